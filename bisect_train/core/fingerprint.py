@@ -1,0 +1,181 @@
+"""What one probe recorded, per rank and per step, plus how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+
+class EndingKind(str, Enum):
+    """How the user's program ended."""
+
+    STOPPED = "stopped"  # by the recorder after its last step
+    FINISHED = "finished"  # by itself, exit status 0
+    CRASHED = "crashed"  # exception or exit status other than 0
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"  # the probe's time limit; a hang if no step came for long
+    KILLED = "killed"  # by a signal that was not ours
+    CANNOT_START = "cannot_start"  # checkout, setup or command could not be started
+    NO_RECORDER = "no_recorder"  # the program ran but the recorder was not loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a probe ended.
+
+    Attributes:
+        kind: see EndingKind.
+        signature: stable text of a failure (exception type, normalised message, innermost functions), "" without one.
+        message: what a person should read: the exception's own message, the reason of CANNOT_START.
+        exit_status: of the program, None when it was stopped by us or never ran.
+        signal: number of the signal that ended it, or None.
+        missing_module: name of the module of an ImportError, or "".
+    """
+
+    kind: EndingKind
+    signature: str = ""
+    message: str = ""
+    exit_status: int | None = None
+    signal: int | None = None
+    missing_module: str = ""
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the program did what it was asked for."""
+        return self.kind in (EndingKind.STOPPED, EndingKind.FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One optimizer step on one rank. Floats are as recorded, in full precision.
+
+    Attributes:
+        step: 0-based index of the optimizer step.
+        loss: sum of the micro-batch losses that `backward` was called on, or None.
+        micro: the losses of the micro-batches.
+        grad_norm: norm of this rank's gradients when the optimizer stepped (after clipping), or None.
+        clip_norm: the norm that the clipping function saw, or None without clipping.
+        lr: learning rate of every parameter group.
+        missing_grads: number of parameters without a gradient.
+        param_norm, param_hash, rng_hash: at sampled steps only, else None.
+        batch_hash: of the first forward's inputs, or None.
+        step_s: wall time since the previous step, seconds.
+        skipped: whether a gradient scaler skipped the step.
+        dtypes: parameter, gradient and autocast types.
+        rss_mib, cuda_mib: memory, MiB.
+        self_s: time that the recorder itself took, seconds.
+    """
+
+    step: int
+    loss: float | None = None
+    micro: tuple[float, ...] = ()
+    grad_norm: float | None = None
+    clip_norm: float | None = None
+    lr: tuple[float, ...] = ()
+    missing_grads: int = 0
+    param_norm: float | None = None
+    param_hash: str | None = None
+    rng_hash: str | None = None
+    batch_hash: str | None = None
+    step_s: float | None = None
+    skipped: bool = False
+    dtypes: tuple[str, ...] = ()
+    rss_mib: float | None = None
+    cuda_mib: float | None = None
+    self_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened on a rank: name (see the recorder), step or None, details."""
+
+    name: str
+    step: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord:
+    """All that one rank recorded, steps in order."""
+
+    rank: int
+    steps: tuple[StepRecord, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """A metric read from the program's log: values in order of appearance; `steps` has one number each, or is empty."""
+
+    name: str
+    values: tuple[float, ...]
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeResult:
+    """Exit status of the user's judging command and the tail of what it printed."""
+
+    exit_status: int
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What one probe recorded.
+
+    Attributes:
+        ending: how it ended.
+        ranks: one record per rank, by rank; empty without a recorder.
+        metrics: read from the log.
+        judge: result of the judging command, or None.
+        facts: versions and settings seen from inside (python, torch, threads, recorder, channel).
+    """
+
+    ending: Ending
+    ranks: tuple[RankRecord, ...] = ()
+    metrics: tuple[MetricSeries, ...] = ()
+    judge: JudgeResult | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps that rank 0 recorded."""
+        return len(self.ranks[0].steps) if self.ranks else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able dict (NaN and Infinity stay as Python's json writes them)."""
+        return asdict(self)
+
+    @staticmethod
+    def of_json(data: dict[str, Any]) -> Fingerprint:
+        """Return the fingerprint that `to_json` wrote; keys that this version does not know are left out."""
+        judge = data.get("judge")
+        ending = _pick(Ending, data["ending"])
+        return Fingerprint(
+            ending=Ending(**{**ending, "kind": EndingKind(ending["kind"])}),
+            ranks=tuple(_rank_of_json(rank) for rank in data.get("ranks", ())),
+            metrics=tuple(
+                MetricSeries(item["name"], tuple(item["values"]), tuple(item.get("steps", ())))
+                for item in data.get("metrics", ())
+            ),
+            judge=JudgeResult(**_pick(JudgeResult, judge)) if judge else None,
+            facts=tuple((str(key), str(value)) for key, value in data.get("facts", ())),
+        )
+
+
+def _pick(cls: type, data: dict[str, Any]) -> dict[str, Any]:
+    known = {item.name for item in fields(cls)}
+    return {key: value for key, value in data.items() if key in known}
+
+
+def _rank_of_json(data: dict[str, Any]) -> RankRecord:
+    steps = []
+    for item in data.get("steps", ()):
+        kept = _pick(StepRecord, item)
+        for name in ("micro", "lr", "dtypes"):
+            kept[name] = tuple(kept.get(name, ()))
+        steps.append(StepRecord(**kept))
+    events = tuple(Event(**_pick(Event, item)) for item in data.get("events", ()))
+    return RankRecord(int(data["rank"]), tuple(steps), events)

@@ -1,0 +1,194 @@
+"""A probe: one shrunk run of one variant. Its identity, and the job that a worker gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bisect_train.core.changes import Variant, digest_of
+from bisect_train.core.fingerprint import Fingerprint
+
+RECORDER_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of the shrink ladder.
+
+    Attributes:
+        steps: optimizer steps after which the probe is stopped; None lets the program finish.
+        ranks: processes of one probe.
+    """
+
+    steps: int | None
+    ranks: int = 1
+
+    @property
+    def name(self) -> str:
+        """Short text for tables, `20 steps x 1 rank`."""
+        steps = "end" if self.steps is None else f"{self.steps} steps"
+        return f"{steps} x {self.ranks} rank{'s' if self.ranks != 1 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPattern:
+    """A metric that is read from the program's log.
+
+    Attributes:
+        name: of the metric.
+        pattern: regular expression; its group `value`, else its first group, is the number; a group `step` is the step.
+    """
+
+    name: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataLink:
+    """Untracked data that each checkout needs: absolute source on the machine, target path in the checkout."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How probes of one bisection are run; the same for all its variants.
+
+    Attributes:
+        python: absolute path of the interpreter that `python` in the command stands for.
+        links: untracked data.
+        setup: commands run in the checkout before the program, as argument lists.
+        patterns: metrics read from the log.
+        judge: judging command, run in the checkout after the program, or ().
+        timeout_s: time limit of the program, seconds.
+        cpus, gpus: resources of one probe.
+        threads: OMP/torch threads of each rank.
+        redirect_from: the user's repository; editable installs that point into it are redirected to the checkout.
+        exempt_seeds: seeds that are never shifted.
+        deterministic: whether torch's deterministic algorithms are asked for.
+        every_step: parameter and RNG hashes at every step.
+        needs_recorder: whether the criterion needs the recorder (else a log pattern, a judge or a symptom decides).
+        private: environment variables whose folders become private to each probe, by name.
+    """
+
+    python: str
+    links: tuple[DataLink, ...] = ()
+    setup: tuple[tuple[str, ...], ...] = ()
+    patterns: tuple[MetricPattern, ...] = ()
+    judge: tuple[str, ...] = ()
+    timeout_s: float = 600.0
+    cpus: float = 1.0
+    gpus: float = 0.0
+    threads: int = 1
+    redirect_from: str = ""
+    exempt_seeds: tuple[int, ...] = ()
+    deterministic: bool = False
+    every_step: bool = False
+    needs_recorder: bool = True
+    private: tuple[str, ...] = ()
+
+    @property
+    def measure_digest(self) -> str:
+        """Digest of what changes a probe's record: metrics, judge, threads, seeds, determinism, setup."""
+        patterns = [[item.name, item.pattern] for item in self.patterns]
+        return digest_of(
+            [patterns, self.judge, self.threads, self.exempt_seeds, self.deterministic, self.every_step, self.setup]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """What a probe's numbers depend on besides its variant.
+
+    Attributes:
+        hardware_class: CPU model, vector level and accelerator, as text; probes compare only within one class.
+        interpreter: python and torch version and a digest of the installed distributions.
+        slots: probes of the asked size that run at the same time.
+    """
+
+    hardware_class: str
+    interpreter: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """What is run: one variant on one rung with one seed index; `repeat` counts fresh runs of the same thing."""
+
+    variant: Variant
+    rung: Rung
+    seed_idx: int = 0
+    repeat: int = 0
+
+
+def probe_key(spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, scope: str = "") -> str:
+    """Return the identity of a probe, 16 hex digits.
+
+    Args:
+        spec: variant, rung, seed index, repeat.
+        settings: only what changes the record counts.
+        facts: hardware class and interpreter.
+        scope: "" for results that any bisection may reuse; a bisection's id for those that must be fresh in it.
+    """
+    return digest_of(
+        [
+            spec.variant.id,
+            spec.rung.steps,
+            spec.rung.ranks,
+            spec.seed_idx,
+            spec.repeat,
+            settings.measure_digest,
+            facts.hardware_class,
+            facts.interpreter,
+            RECORDER_VERSION,
+            scope,
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Git objects that a worker needs, as one pack; `id` is the digest of its content."""
+
+    id: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeJob:
+    """All that a worker needs to run one probe; it opens no path of the coordinator but the data links.
+
+    Attributes:
+        id: identity of the probe (`probe_key`).
+        repo: key of the repository, names the worker's own mirror.
+        packs: git objects of the variant's trees.
+    """
+
+    id: str
+    spec: ProbeSpec
+    settings: RunSettings
+    repo: str
+    packs: tuple[Pack, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What came back from a worker.
+
+    Attributes:
+        job_id: of the job.
+        fingerprint: what was recorded.
+        wall_s: time of the whole probe on the worker, seconds.
+        log_tail: last 16,000 characters of the program's output.
+        stacks: (name, text) of dumped stacks.
+        warnings: things that a reader of the report should know.
+        node: where it ran.
+    """
+
+    job_id: str
+    fingerprint: Fingerprint
+    wall_s: float = 0.0
+    log_tail: str = ""
+    stacks: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    node: str = ""
