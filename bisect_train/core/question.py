@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bisect_train.core.changes import FilePatch
-from bisect_train.core.probe import DataLink, MetricPattern, RunSettings, Rung
+from bisect_train.core.probe import DataLink, MetricPattern, Rung, RunSettings
 from bisect_train.core.verdict import Criterion
 
 

@@ -1,0 +1,181 @@
+"""One probe's fingerprint, reduced to what the search needs: a value, a bitwise class, or a failure's signature.
+
+Crash, out-of-memory, timeout and a non-finite metric are outcomes with a signature; whether they speak for BAD is decided
+against the ends (`verdict.ends`), never here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from bisect_train.core.changes import Point, digest_of
+from bisect_train.core.fingerprint import EndingKind, Fingerprint, StepRecord
+from bisect_train.core.question import Metric
+
+JUDGE_UNTESTABLE = 125
+JUDGE_LOST = 128  # and above: the judge was killed or timed out
+
+
+class OutcomeKind(str, Enum):
+    """MEASURED has a finite value; FAILED has a signature; NO_METRIC ran well but showed no value."""
+
+    MEASURED = "measured"
+    FAILED = "failed"
+    NO_METRIC = "no_metric"
+    UNTESTABLE = "untestable"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one probe showed.
+
+    Attributes:
+        kind: see OutcomeKind.
+        value: the primary metric as the program reports it (unit of the metric), or None.
+        digest: equal for two probes exactly if everything compared is bitwise equal; "" when nothing was recorded.
+        signature: of a failure, "" otherwise.
+        judge: exit status of the judging command, or None.
+        reason: for a person.
+    """
+
+    kind: OutcomeKind
+    value: float | None = None
+    digest: str = ""
+    signature: str = ""
+    judge: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One finished probe in the terms of the search.
+
+    Attributes:
+        point: the set of changes that ran.
+        seed_idx, repeat: of the probe.
+        attempt: 0 for ends and search, n for the n-th attempt to prove an answer.
+        proof_of: index of the change that the attempt was about, -1 outside a proof.
+        outcome: what it showed.
+    """
+
+    point: Point
+    seed_idx: int
+    repeat: int
+    attempt: int
+    proof_of: int
+    outcome: Outcome
+
+
+def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool = False) -> Outcome:
+    """Return what a probe showed for the metric that decides.
+
+    Args:
+        fingerprint: what was recorded.
+        metric: the primary metric.
+        has_judge: whether a judging command decides in place of the metric.
+    """
+    ending = fingerprint.ending
+    if ending.kind in (EndingKind.CANNOT_START, EndingKind.NO_RECORDER):
+        return Outcome(OutcomeKind.UNTESTABLE, reason=ending.message or ending.kind.value)
+    if has_judge:
+        return _outcome_of_judge(fingerprint)
+    if not ending.is_healthy:
+        signature = ending.signature or f"{ending.kind.value}:{ending.exit_status or ending.signal or ''}"
+        return Outcome(OutcomeKind.FAILED, signature=signature, reason=_say_failure(fingerprint))
+    values = metric_values(fingerprint, metric.name)
+    digest = digest_fingerprint(fingerprint, metric.name)
+    if not values:
+        return Outcome(OutcomeKind.NO_METRIC, digest=digest, reason=f"no value of {metric.name} was seen")
+    if not all(math.isfinite(value) for value in values):
+        first = next(idx for idx, value in enumerate(values) if not math.isfinite(value))
+        reason = f"{metric.name} is not finite from value {first} on"
+        return Outcome(OutcomeKind.FAILED, signature=f"nonfinite:{metric.name}", digest=digest, reason=reason)
+    return Outcome(OutcomeKind.MEASURED, value=reduce_values(values, metric.reduce), digest=digest)
+
+
+def _outcome_of_judge(fingerprint: Fingerprint) -> Outcome:
+    judge = fingerprint.judge
+    if judge is None:
+        return Outcome(OutcomeKind.UNTESTABLE, reason="the judging command did not run")
+    status = judge.exit_status
+    if status == JUDGE_UNTESTABLE or status >= JUDGE_LOST:
+        return Outcome(OutcomeKind.UNTESTABLE, judge=status, reason=f"the judging command ended with status {status}")
+    kind = OutcomeKind.MEASURED if status == 0 else OutcomeKind.FAILED
+    signature = "" if status == 0 else "judged bad"
+    reason = f"the judging command ended with status {status}"
+    return Outcome(kind, digest="judge:bad" if status else "judge:good", signature=signature, judge=status, reason=reason)
+
+
+def _say_failure(fingerprint: Fingerprint) -> str:
+    ending = fingerprint.ending
+    names = {
+        EndingKind.TIMEOUT: "it hit its time limit",
+        EndingKind.OUT_OF_MEMORY: "it ran out of memory",
+        EndingKind.KILLED: f"it was killed by signal {ending.signal}",
+    }
+    text = names.get(ending.kind, f"it ended with status {ending.exit_status}")
+    return f"{text}: {ending.message}" if ending.message else text
+
+
+def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
+    """Return the values of a metric in order: one per step (mean over ranks) for the recorder's, else the log's."""
+    for series in fingerprint.metrics:
+        if series.name == name:
+            return series.values
+    if not fingerprint.ranks:
+        return ()
+    num_steps = min(len(rank.steps) for rank in fingerprint.ranks)
+    values = []
+    for idx in range(num_steps):
+        step_values = [_value_of_step(rank.steps[idx], name) for rank in fingerprint.ranks]
+        known = [value for value in step_values if value is not None]
+        if known:
+            values.append(math.fsum(known) / len(known) if all(map(math.isfinite, known)) else math.nan)
+    return tuple(values)
+
+
+RECORDED_METRICS = ("loss", "grad_norm", "param_norm", "lr", "rss_mib", "cuda_mib")
+
+
+def _value_of_step(step: StepRecord, name: str) -> float | None:
+    if name == "grad_norm":
+        return step.clip_norm if step.clip_norm is not None else step.grad_norm
+    if name == "lr":
+        return step.lr[0] if step.lr else None
+    value = getattr(step, name, None) if name in RECORDED_METRICS else None
+    return float(value) if value is not None else None
+
+
+def reduce_values(values: tuple[float, ...], how: str) -> float:
+    """Return one number for a series: first, last, min, max, mean, or tail (mean of the last quarter, at least one)."""
+    if how == "tail":
+        kept = values[-max(1, len(values) // 4) :]
+        return math.fsum(kept) / len(kept)
+    if how == "mean":
+        return math.fsum(values) / len(values)
+    picks = {"first": values[0], "last": values[-1], "min": min(values), "max": max(values)}
+    return picks[how]
+
+
+def digest_fingerprint(fingerprint: Fingerprint, metric_name: str) -> str:
+    """Return the bitwise class of a run: equal exactly if training signals and the primary metric are bitwise equal.
+
+    Times, memory, RNG states and other log metrics do not count.
+    """
+    rows = [
+        [
+            repr(step.loss),
+            step.micro,
+            repr(step.grad_norm),
+            repr(step.clip_norm),
+            step.lr,
+            step.missing_grads,
+            step.param_hash,
+        ]
+        for rank in fingerprint.ranks
+        for step in rank.steps
+    ]
+    series = [[item.name, item.values] for item in fingerprint.metrics if item.name == metric_name]
+    return digest_of([rows, series]) if rows or series else ""

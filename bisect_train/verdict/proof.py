@@ -1,0 +1,219 @@
+"""The proof of an answer, by fresh runs only: this, not the posterior, carries the promise.
+
+Three claims about a change (or a pair), each a comparison of a healthy and a sick variant on the same unused seeds:
+
+    parent      the state just before it is healthy, the state with it is sick           required
+    heals       the bad end without it is healthy, the bad end is sick                   required
+    breaks      the good end with it is sick, the good end is healthy                    if not: it has a partner
+
+Attempt n tests each claim at 0.005 / 2^n, looks included. Looks, one-sided, on `sick - healthy > gap / 2`:
+
+    1 seed     both sides are bitwise equal to their end (or show the symptom / do not fail, as their end does)
+    3 seeds    t with the spread pooled over all groups, if the residuals have been shown to be near normal   level / 4
+    m seeds    exact permutation test, m the smallest that can reach its level                                level / 4
+    10 seeds   exact permutation test                                                                         level / 2
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from bisect_train.core.changes import Point
+from bisect_train.core.question import Metric
+from bisect_train.core.verdict import Criterion
+from bisect_train.verdict.ends import Ends, worsening
+from bisect_train.verdict.outcome import Observation, OutcomeKind
+from bisect_train.verdict.stats import (
+    is_near_normal,
+    permutation_p,
+    pooled_sd,
+    smallest_group_for,
+    summarise,
+    t_upper_tail,
+)
+
+LEVEL = 0.005
+NUM_FIRST_PAIRS = 3
+NUM_LAST_PAIRS = 10
+
+
+class ClaimKind(str, Enum):
+    """Which of the three claims."""
+
+    PARENT = "parent"
+    HEALS = "heals"
+    BREAKS = "breaks"
+
+
+class ClaimStatus(str, Enum):
+    """OPEN needs more runs; UNBUILDABLE could not be made or run."""
+
+    OPEN = "open"
+    HELD = "held"
+    FAILED = "failed"
+    UNBUILDABLE = "unbuildable"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One comparison: which points must be healthy and sick."""
+
+    kind: ClaimKind
+    healthy: Point
+    sick: Point
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The state of one claim.
+
+    Attributes:
+        claim: the comparison.
+        status: see ClaimStatus.
+        num_seeds: seeds that it needs by now (the next look), or rested on.
+        how: `bitwise`, `symptom`, `t`, `permutation`, or "".
+        p_value: of the look that decided, or None.
+        jump: sick - healthy, positive when worse, in the metric's unit; None without values.
+        reason: one sentence.
+    """
+
+    claim: Claim
+    status: ClaimStatus
+    num_seeds: int
+    how: str = ""
+    p_value: float | None = None
+    jump: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRuns:
+    """Fresh runs of one attempt, by point and in order of their seeds; `end_points` are (good end, bad end)."""
+
+    of_point: Mapping[Point, Sequence[Observation]]
+    end_points: tuple[Point, Point]
+    unbuildable: Mapping[Point, str]
+
+
+def examine_claim(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, attempt: int) -> ClaimResult:
+    """Return whether a claim holds by the fresh runs so far, or how many seeds it needs next.
+
+    Args:
+        claim: the comparison.
+        runs: fresh runs of this attempt only.
+        ends: the proof of the ends, SEPARATED.
+        metric: the primary metric.
+        attempt: 1 for the first attempt of this bisection.
+    """
+    for point in (claim.healthy, claim.sick):
+        if point in runs.unbuildable:
+            return ClaimResult(claim, ClaimStatus.UNBUILDABLE, 0, reason=runs.unbuildable[point])
+    points = {claim.healthy, claim.sick, *runs.end_points}
+    num = min(len(runs.of_point.get(point, ())) for point in points)
+    if num == 0:
+        return ClaimResult(claim, ClaimStatus.OPEN, 1)
+    broken = next((run for point in points for run in runs.of_point[point] if _is_unusable(run, ends)), None)
+    if broken is not None:
+        return ClaimResult(claim, ClaimStatus.UNBUILDABLE, num, reason=broken.outcome.reason)
+    if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
+        return _test_symptom(claim, runs, ends, num)
+    exact = _test_bitwise(claim, runs, ends, metric)
+    if exact is not None:
+        return exact
+    if ends.criterion is Criterion.EXACT:
+        return ClaimResult(claim, ClaimStatus.FAILED, num, how="bitwise", reason="not bitwise equal to the end")
+    return _test_values(claim, runs, ends, metric, level=LEVEL / 2**attempt)
+
+
+def _is_unusable(run: Observation, ends: Ends) -> bool:
+    kind = run.outcome.kind
+    if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
+        return kind is OutcomeKind.UNTESTABLE or (kind is OutcomeKind.FAILED and run.outcome.signature != ends.signature)
+    return kind is not OutcomeKind.MEASURED
+
+
+def _test_symptom(claim: Claim, runs: ProofRuns, ends: Ends, num: int) -> ClaimResult:
+    wanted = 2
+    healthy, sick = runs.of_point[claim.healthy], runs.of_point[claim.sick]
+    num_wrong = sum(run.outcome.signature == ends.signature for run in healthy)
+    num_wrong += sum(run.outcome.signature != ends.signature for run in sick)
+    if num_wrong:
+        reason = f"{num_wrong} of {len(healthy) + len(sick)} fresh runs contradict it"
+        return ClaimResult(claim, ClaimStatus.FAILED, num, how="symptom", reason=reason)
+    if num < wanted:
+        return ClaimResult(claim, ClaimStatus.OPEN, wanted, how="symptom")
+    reason = f"{len(sick)} of {len(sick)} fail, {len(healthy)} of {len(healthy)} do not"
+    return ClaimResult(claim, ClaimStatus.HELD, num, how="symptom", reason=reason)
+
+
+def _test_bitwise(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric) -> ClaimResult | None:
+    """Return HELD if, on the first fresh seed, both sides are bitwise equal to their end and the ends differ enough."""
+    if not ends.repeats_bitwise:
+        return None
+    good, bad = (runs.of_point[point][0].outcome for point in runs.end_points)
+    healthy, sick = runs.of_point[claim.healthy][0].outcome, runs.of_point[claim.sick][0].outcome
+    if not (healthy.digest == good.digest != bad.digest == sick.digest):
+        return None
+    jump = worsening(bad.value or 0.0, metric) - worsening(good.value or 0.0, metric)
+    if ends.criterion is not Criterion.EXACT and not _exceeds_half(jump, ends.gap):
+        return None
+    return ClaimResult(claim, ClaimStatus.HELD, 1, how="bitwise", jump=jump, reason="bitwise equal to the ends")
+
+
+def _exceeds_half(jump: float, gap: float) -> bool:
+    return jump > gap / 2.0 if gap >= 0 else jump < gap / 2.0
+
+
+def _test_values(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, level: float) -> ClaimResult:
+    sign = 1.0 if ends.gap >= 0 else -1.0
+    groups = {point: [sign * worsening(run.outcome.value or 0.0, metric) for run in of] for point, of in runs.of_point.items()}
+    healthy, sick = groups[claim.healthy], groups[claim.sick]
+    num = min(len(healthy), len(sick))
+    jump = summarise(sick).mean - summarise(healthy).mean
+    shifted = [value - abs(ends.gap) / 2.0 for value in sick]
+    if ends.are_seeds_inert:
+        held = jump > abs(ends.gap) / 2.0
+        status = ClaimStatus.HELD if held else ClaimStatus.FAILED
+        return ClaimResult(claim, status, num, how="value", jump=sign * jump, reason="seeds change nothing: one run each")
+    p_value, how = _look(healthy, shifted, list(groups.values()), level)
+    if p_value is not None:
+        return ClaimResult(claim, ClaimStatus.HELD, num, how=how, p_value=p_value, jump=sign * jump)
+    next_look = next((look for look in _looks_at(level) if look > num), None)
+    if next_look is not None:
+        return ClaimResult(claim, ClaimStatus.OPEN, next_look, jump=sign * jump)
+    reason = f"{num} + {num} fresh runs show no worsening by more than half the gap"
+    return ClaimResult(claim, ClaimStatus.FAILED, num, how="permutation", jump=sign * jump, reason=reason)
+
+
+def _looks_at(level: float) -> tuple[int, int, int]:
+    return (NUM_FIRST_PAIRS, smallest_group_for(level / 4.0), NUM_LAST_PAIRS)
+
+
+def _look(
+    healthy: Sequence[float], shifted: Sequence[float], groups: Sequence[Sequence[float]], level: float
+) -> tuple[float | None, str]:
+    """Return (p value, test) if the newest look at these values holds, else (None, "")."""
+    num = min(len(healthy), len(shifted))
+    first, second, last = _looks_at(level)
+    if first <= num < second:
+        p_value = _p_of_t(healthy[:first], shifted[:first], [group[:first] for group in groups])
+        return (p_value, "t") if p_value is not None and p_value <= level / 4.0 else (None, "")
+    if num < second:
+        return None, ""
+    look, share = (second, level / 4.0) if num < last else (last, level / 2.0)
+    p_value = permutation_p(healthy[:look], shifted[:look])
+    return (p_value, "permutation") if p_value <= share else (None, "")
+
+
+def _p_of_t(healthy: Sequence[float], shifted: Sequence[float], groups: Sequence[Sequence[float]]) -> float | None:
+    """Return the p value of the t test with the spread pooled over all fresh groups, None if normality was not shown."""
+    if not is_near_normal(groups, min_num=12):
+        return None
+    sd, dof = pooled_sd(groups)
+    if sd == 0.0:
+        return None
+    gap = summarise(shifted).mean - summarise(healthy).mean
+    return t_upper_tail(gap / (sd * math.sqrt(1 / len(shifted) + 1 / len(healthy))), dof)
