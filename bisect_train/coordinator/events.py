@@ -1,0 +1,57 @@
+"""What a coordinator tells whoever watches it (terminal, service). Values only; nobody answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bisect_train.core.executor import ProbeProgress
+from bisect_train.core.probe import ProbeResult
+from bisect_train.search.terms import Plan, Request
+from bisect_train.verdict.outcome import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMade:
+    """A new plan, after something was observed; `num_probes` were run, `num_reused` came from the store."""
+
+    plan: Plan
+    num_probes: int
+    num_reused: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStarted:
+    """A probe was handed to the executor."""
+
+    key: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeMoved:
+    """A running probe made progress."""
+
+    progress: ProbeProgress
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeDone:
+    """A probe came to its end, or a known result was reused."""
+
+    key: str
+    observation: Observation
+    result: ProbeResult
+    is_reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeGone:
+    """A probe was lost (and is run again), obsolete (and was cancelled), or its variant cannot be built."""
+
+    key: str
+    request: Request
+    reason: str
+
+
+CoordinatorEvent = PlanMade | ProbeStarted | ProbeMoved | ProbeDone | ProbeGone

@@ -1,0 +1,330 @@
+"""One coordinator runs one bisection: it plans, hands probes to the executor, records what comes back, and plans again.
+
+Everything observed is stored before it is used, one transaction per event, so that a coordinator that is killed at any moment
+can be resumed: the plan is a pure function of what is in the store. A lost probe (dead worker, port in use, killed from
+outside) has no verdict and is run again, at most `MAX_TRIES` times. The coordinator opens no path of a worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.events import (
+    CoordinatorEvent,
+    PlanMade,
+    ProbeDone,
+    ProbeGone,
+    ProbeMoved,
+    ProbeStarted,
+)
+from bisect_train.coordinator.observing import load_state, observe, observe_lost, rules_for, spec_of_request
+from bisect_train.core.changes import Point, Variant
+from bisect_train.core.errors import InterruptedByUser, JudgeError, UnbuildableError
+from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
+from bisect_train.core.fingerprint import EndingKind
+from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec, probe_key
+from bisect_train.core.question import Question
+from bisect_train.search.plan import make_plan
+from bisect_train.search.terms import Answer, Known, Plan, Request, answer_budget
+from bisect_train.store.contract import PROBE_FINISHED, Store
+from bisect_train.verdict.outcome import JUDGE_LOST, Observation
+
+MAX_TRIES = 3
+WAIT_S = 0.5
+JUDGE_NOT_STARTED = (126, 127)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a bisection ended: the last plan with its answer, and what it cost.
+
+    Attributes:
+        plan: `plan.answer` is set.
+        answer: the answer.
+        num_probes: probes that were run, by this coordinator or an earlier one of the same bisection.
+        num_reused: results that came from other bisections.
+        wall_s: time of this coordinator, seconds.
+    """
+
+    plan: Plan
+    answer: Answer
+    num_probes: int
+    num_reused: int
+    wall_s: float
+
+    @property
+    def plan_with_answer(self) -> Plan:
+        """The last plan, its answer set also where the budget ended it."""
+        return replace(self.plan, answer=self.answer)
+
+
+@dataclass(slots=True)
+class _Job:
+    """A running probe: the requests that its result answers, and what it runs."""
+
+    requests: list[Request]
+    variant: Variant
+    spec: ProbeSpec
+
+
+@dataclass(slots=True)
+class _State:
+    """All that the loop remembers; observations are stored before they get here."""
+
+    observations: list[Observation] = field(default_factory=list)
+    unbuildable: dict[Point, str] = field(default_factory=dict)
+    jobs: dict[str, _Job] = field(default_factory=dict)
+    num_tries: dict[str, int] = field(default_factory=dict)
+    own_keys: set[str] = field(default_factory=set)
+    num_probes: int = 0
+    num_reused: int = 0
+
+
+class Coordinator:
+    """Runs one bisection to its answer.
+
+    Args:
+        question: what was asked.
+        bisection_id: where observations are stored.
+        space: the question's changes.
+        store: events and results; the caller holds the bisection's lock.
+        executor: runs the probes; the caller closes it.
+        listener: told what happens; must not raise.
+        clock: seconds, for the cost only.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        *,
+        bisection_id: str,
+        space: ChangeSpace,
+        store: Store,
+        executor: Executor,
+        listener: Callable[[CoordinatorEvent], None] = lambda event: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._question = question
+        self._id = bisection_id
+        self._space = space
+        self._store = store
+        self._executor = executor
+        self._tell = listener
+        self._clock = clock
+        self._rules = rules_for(question, space)
+        self._state = _State()
+        self._facts = MachineFacts("", "", 1)
+
+    def run(self) -> Ended:
+        """Run until there is an answer.
+
+        Raises:
+            InterruptedByUser: Ctrl-C, or somebody asked to cancel; everything observed is stored.
+            JudgeError: the judging command could not be started.
+            MachineError: this machine cannot do it.
+        """
+        started = self._clock()
+        self._store.append(self._id, "started", {})
+        try:
+            self._facts = self._executor.facts()
+            self._load_stored()
+            plan, answer = self._loop()
+        except KeyboardInterrupt:
+            self._stop("interrupted")
+            raise InterruptedByUser("interrupted", hint=f"`bisect-train resume {self._id}` goes on") from None
+        except InterruptedByUser:
+            self._stop("cancelled")
+            raise
+        except BaseException as error:
+            self._stop("interrupted", reason=str(error))
+            raise
+        self._cancel_all()
+        state = self._state
+        return Ended(plan, answer, state.num_probes, state.num_reused, self._clock() - started)
+
+    def _stop(self, kind: str, *, reason: str = "") -> None:
+        self._cancel_all()
+        self._store.append(self._id, kind, {"reason": reason} if reason else {})
+
+    def _cancel_all(self) -> None:
+        for key in list(self._state.jobs):
+            self._executor.cancel(key)
+        self._state.jobs.clear()
+
+    def _load_stored(self) -> None:
+        """Take over what an earlier coordinator of this bisection observed."""
+        stored = load_state(self._store, self._id, self._question, facts=self._facts)
+        self._state.unbuildable.update(stored.unbuildable)
+        self._state.observations.extend(stored.observations)
+        self._state.own_keys.update(probe.key for probe in stored.probes)
+        self._state.num_probes = sum(event.kind == PROBE_FINISHED for event in self._store.events(self._id))
+        self._state.num_reused = len(stored.probes) - min(len(stored.probes), self._state.num_probes)
+
+    def _loop(self) -> tuple[Plan, Answer]:
+        slots = min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
+        while True:
+            plan = self._plan(max(1, slots))
+            if plan.answer is not None:
+                return plan, plan.answer
+            self._cancel_obsolete(plan)
+            if self._start(plan, slots):
+                continue
+            if not self._state.jobs:
+                if not self._is_spent():
+                    raise RuntimeError(f"the plan wants nothing and has no answer (phase {plan.phase.value})")
+                reason = f"the budget of {self._question.limits.max_probes} probes is spent"
+                self._store.append(self._id, "budget_spent", {"reason": reason})
+                return plan, answer_budget(plan, reason)
+            self._wait_for_result()
+
+    def _plan(self, slots: int) -> Plan:
+        state = self._state
+        in_flight = [request for job in state.jobs.values() for request in job.requests]
+        plan = make_plan(self._rules, Known(state.observations, state.unbuildable, in_flight, slots))
+        self._tell(PlanMade(plan, state.num_probes, state.num_reused, slots))
+        return plan
+
+    def _cancel_obsolete(self, plan: Plan) -> None:
+        wanted = set(plan.wanted)
+        for key, job in list(self._state.jobs.items()):
+            if not wanted.intersection(job.requests):
+                self._executor.cancel(key)
+                del self._state.jobs[key]
+                self._tell(ProbeGone(key, job.requests[0], "obsolete"))
+
+    # ---- start ----------------------------------------------------------------------------------------------------
+
+    def _start(self, plan: Plan, slots: int) -> bool:
+        """Start what is wanted while slots are free; return whether something was learnt, so that a new plan is due."""
+        running = {request for job in self._state.jobs.values() for request in job.requests}
+        for request in plan.wanted:
+            if request in running:
+                continue
+            try:
+                variant = self._space.variant(request.point)
+            except UnbuildableError as error:
+                self._note_unbuildable(request, str(error))
+                return True
+            spec = ProbeSpec(variant, self._question.rung, request.seed_idx, request.repeat)
+            key = self._key_of(request, spec)
+            if key in self._state.jobs:
+                self._state.jobs[key].requests.append(request)
+            elif self._reuse(key, request, variant):
+                return True
+            elif len(self._state.jobs) < slots and not self._is_spent():
+                try:
+                    self._submit(key, request, spec)
+                except UnbuildableError as error:
+                    self._note_unbuildable(request, str(error))
+                    return True
+        return False
+
+    def _key_of(self, request: Request, spec: ProbeSpec) -> str:
+        """Return the probe's identity; repeats and proofs are fresh in each bisection."""
+        is_fresh = request.repeat > 0 or request.attempt > 0
+        scope = self._id if is_fresh else ""
+        return probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
+
+    def _is_spent(self) -> bool:
+        limit = self._question.limits.max_probes
+        return limit is not None and self._state.num_probes + len(self._state.jobs) >= limit
+
+    def _note_unbuildable(self, request: Request, reason: str) -> None:
+        self._store.append(self._id, "unbuildable", {"point": request.point.to_text(), "reason": reason})
+        self._state.unbuildable[request.point] = reason
+        self._tell(ProbeGone("", request, reason))
+
+    def _reuse(self, key: str, request: Request, variant: Variant) -> bool:
+        result = self._store.find_result(key)
+        if result is None:
+            return False
+        if key not in self._state.own_keys:
+            self._store.reuse_result(self._id, key, spec_of_request(request, variant, self._facts, self._question))
+            self._state.num_reused += 1
+        self._observe(key, request, result, is_reused=True)
+        return True
+
+    def _submit(self, key: str, request: Request, spec: ProbeSpec) -> None:
+        packs = self._space.packs(spec.variant)
+        self._executor.submit(ProbeJob(key, spec, self._question.settings, self._space.repo_key, packs))
+        self._state.jobs[key] = _Job([request], spec.variant, spec)
+        self._store.append(self._id, "probe_started", {"key": key, "point": request.point.to_text()})
+        self._tell(ProbeStarted(key, request))
+
+    # ---- finish ---------------------------------------------------------------------------------------------------
+
+    def _wait_for_result(self) -> None:
+        """Wait until a probe has ended; progress alone needs no new plan."""
+        while True:
+            is_plan_due = False
+            for event in self._executor.wait(WAIT_S):
+                if isinstance(event, ProbeFinished):
+                    is_plan_due |= self._finish(event.result)
+                elif isinstance(event, ProbeLost):
+                    is_plan_due |= self._lose(event.job_id, event.reason)
+                else:
+                    self._tell(ProbeMoved(event))
+            if self._store.cancel_requested(self._id):
+                raise InterruptedByUser("cancelled", hint=f"`bisect-train resume {self._id}` goes on")
+            if is_plan_due:
+                return
+
+    def _finish(self, result: ProbeResult) -> bool:
+        job = self._state.jobs.get(result.job_id)
+        if job is None:
+            return False
+        num_tries = self._state.num_tries.get(result.job_id, 0) + 1
+        if num_tries < MAX_TRIES and (reason := self._why_lost(result)):
+            return self._lose(result.job_id, reason)
+        del self._state.jobs[result.job_id]
+        self._raise_if_judge_missing(result)
+        spec = spec_of_request(job.requests[0], job.variant, self._facts, self._question)
+        self._store.save_result(self._id, result.job_id, result, spec=spec)
+        self._state.num_probes += 1
+        for request in job.requests:
+            self._observe(result.job_id, request, result, is_reused=False)
+        return True
+
+    def _raise_if_judge_missing(self, result: ProbeResult) -> None:
+        judge = result.fingerprint.judge
+        if judge is not None and judge.exit_status in JUDGE_NOT_STARTED:
+            command = " ".join(self._question.settings.judge)
+            raise JudgeError(
+                f"the judging command {command!r} could not be started (status {judge.exit_status})",
+                hint="--judge takes a command that exits 0 for good, 1 to 124 for bad, 125 for untestable",
+            )
+
+    @staticmethod
+    def _why_lost(result: ProbeResult) -> str:
+        """Return why a finished probe counts as lost at first: killed from outside, or its judge was."""
+        fingerprint = result.fingerprint
+        if fingerprint.ending.kind is EndingKind.KILLED:
+            return f"killed by signal {fingerprint.ending.signal}"
+        if fingerprint.judge is not None and fingerprint.judge.exit_status >= JUDGE_LOST:
+            return f"the judging command ended with status {fingerprint.judge.exit_status}"
+        return ""
+
+    def _lose(self, key: str, reason: str) -> bool:
+        """Note a lost probe; it is run again, or given up as untestable after `MAX_TRIES`."""
+        job = self._state.jobs.pop(key, None)
+        if job is None:
+            return False
+        tries = self._state.num_tries[key] = self._state.num_tries.get(key, 0) + 1
+        self._store.append(self._id, "probe_lost", {"key": key, "reason": reason, "tries": tries})
+        for request in job.requests:
+            self._tell(ProbeGone(key, request, reason))
+            if tries >= MAX_TRIES:
+                said = f"lost {tries} times: {reason}"
+                spec = spec_of_request(request, job.variant, self._facts, self._question)
+                self._store.append(self._id, "given_up", {**spec, "reason": said})
+                self._state.observations.append(observe_lost(request, said))
+        return True
+
+    def _observe(self, key: str, request: Request, result: ProbeResult, *, is_reused: bool) -> None:
+        self._state.own_keys.add(key)
+        observation = observe(request, result.fingerprint, self._question)
+        self._state.observations.append(observation)
+        self._tell(ProbeDone(key, observation, result, is_reused))

@@ -1,0 +1,131 @@
+"""From stored results to observations and back to a plan: what resume, reports and the loop share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bisect_train.changes.space import ChangeSpace
+from bisect_train.core.changes import Point, Variant, point_of_text
+from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.probe import MachineFacts
+from bisect_train.core.question import Question
+from bisect_train.search.plan import make_plan
+from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
+from bisect_train.store.contract import Store, StoredProbe
+from bisect_train.verdict.ends import EndRules
+from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
+
+
+def rules_for(question: Question, space: ChangeSpace) -> Rules:
+    """Return the rules of the search for a question."""
+    return Rules(
+        num_changes=len(space.changes),
+        ends=EndRules(
+            metric=question.metric,
+            criterion=question.criterion,
+            any_change=question.any_change,
+            min_effect=question.min_effect,
+            max_seeds=question.limits.max_seeds,
+            has_judge=bool(question.settings.judge),
+        ),
+        good_is_base=space.good_is_base,
+        skipped=space.skipped,
+        confidence=question.limits.confidence,
+    )
+
+
+def spec_of_request(request: Request, variant: Variant, facts: MachineFacts, question: Question) -> dict[str, Any]:
+    """Return what the store keeps beside a result: which run it was, of which variant, where."""
+    return {
+        "point": request.point.to_text(),
+        "seed_idx": request.seed_idx,
+        "repeat": request.repeat,
+        "attempt": request.attempt,
+        "proof_of": request.proof_of,
+        "variant": variant.id,
+        "commit": variant.commit,
+        "tree": variant.tree,
+        "config": variant.config.text if variant.config else None,
+        "rung": question.rung.name,
+        "hardware_class": facts.hardware_class,
+        "interpreter": facts.interpreter,
+    }
+
+
+def request_of_spec(spec: Mapping[str, Any]) -> Request:
+    """Return the request that `spec_of_request` wrote down."""
+    return Request(
+        point_of_text(spec["point"]), int(spec["seed_idx"]), int(spec["repeat"]), int(spec["attempt"]), int(spec["proof_of"])
+    )
+
+
+def observe(request: Request, fingerprint: Fingerprint, question: Question) -> Observation:
+    """Return a finished probe in the terms of the search."""
+    outcome = judge_outcome(fingerprint, question.metric, has_judge=bool(question.settings.judge))
+    return Observation(request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome)
+
+
+def is_comparable(probe: StoredProbe, facts: MachineFacts) -> bool:
+    """Return whether a stored result comes from this hardware class and interpreter; others are never mixed in."""
+    spec = probe.spec
+    return bool(spec.get("hardware_class") == facts.hardware_class and spec.get("interpreter") == facts.interpreter)
+
+
+def observe_stored(probes: Iterable[StoredProbe], question: Question) -> list[Observation]:
+    """Return the observations that stored results give."""
+    return [observe(request_of_spec(probe.spec), probe.result.fingerprint, question) for probe in probes]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What the store knows of a bisection: comparable results, observations (lost ones given up included), conflicts.
+
+    Attributes:
+        budget_reason: why it ended without an answer, "" otherwise.
+    """
+
+    probes: tuple[StoredProbe, ...]
+    observations: tuple[Observation, ...]
+    unbuildable: Mapping[Point, str]
+    budget_reason: str = ""
+
+    def plan(self, question: Question, space: ChangeSpace) -> Plan:
+        """Return the plan that these observations lead to; runs nothing."""
+        plan = make_plan(rules_for(question, space), Known(self.observations, self.unbuildable))
+        if plan.answer is None and self.budget_reason:
+            return replace(plan, answer=answer_budget(plan, self.budget_reason))
+        return plan
+
+
+def load_state(store: Store, bisection_id: str, question: Question, *, facts: MachineFacts | None = None) -> StoredState:
+    """Return what is stored of a bisection.
+
+    Args:
+        facts: of the machine that goes on with it; None takes those of the newest result.
+    """
+    probes = store.results(bisection_id)
+    if facts is None and probes:
+        newest = probes[-1].spec
+        facts = MachineFacts(str(newest.get("hardware_class")), str(newest.get("interpreter")), 1)
+    kept = tuple(probe for probe in probes if facts is None or is_comparable(probe, facts))
+    observations = observe_stored(kept, question)
+    unbuildable: dict[Point, str] = {}
+    budget_reason = ""
+    for event in store.events(bisection_id):
+        if event.kind == "unbuildable":
+            unbuildable[point_of_text(event.data["point"])] = str(event.data["reason"])
+        elif event.kind == "given_up":
+            observations.append(observe_lost(request_of_spec(event.data), str(event.data["reason"])))
+        elif event.kind == "budget_spent":
+            budget_reason = str(event.data["reason"])
+        elif event.kind == "started":
+            budget_reason = ""
+    return StoredState(kept, tuple(observations), unbuildable, budget_reason)
+
+
+def observe_lost(request: Request, reason: str) -> Observation:
+    """Return the observation of a probe that was lost too often: it has no verdict."""
+    outcome = Outcome(OutcomeKind.UNTESTABLE, reason=reason)
+    return Observation(request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome)

@@ -1,0 +1,134 @@
+"""A recipe as the rest of the program sees it: frozen, complete, with paths still relative to the repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bisect_train.core.errors import RecipeError
+from bisect_train.core.probe import DataLink, MetricPattern
+from bisect_train.core.question import Metric
+from bisect_train.recipe.overrides import override_text
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecipe:
+    """Where `{config}` comes from, and how a key is given on the command line.
+
+    Attributes:
+        file: config file in the repository, "" without one.
+        override: template such as `{key}={value}`, "" if keys cannot be given on the command line.
+    """
+
+    file: str = ""
+    override: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShrinkRecipe:
+    """How a probe is made smaller.
+
+    Attributes:
+        steps: optimizer steps of the rungs, from small to large; None lets the program finish; () takes the default.
+        ranks: processes per probe of the rungs, from small to large; () takes the default.
+        set: (key, value as text) of the config keys that scale the run and nothing else.
+    """
+
+    steps: tuple[int | None, ...] = ()
+    ranks: tuple[int, ...] = ()
+    set: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataRecipe:
+    """Untracked data.
+
+    Attributes:
+        links: (source as written, target in the checkout).
+        env: environment variables for the program.
+    """
+
+    links: tuple[DataLink, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRecipe:
+    """Commands run in the checkout before the program, and the files of the checkout that their outcome depends on."""
+
+    run: tuple[tuple[str, ...], ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRecipe:
+    """A metric read from the program's log, see `core.probe.MetricPattern` and `core.question.Metric`."""
+
+    name: str
+    pattern: str
+    better: str = "lower"
+    reduce: str = "tail"
+    unit: str = ""
+
+    def to_pattern(self) -> MetricPattern:
+        """Return what a worker needs to read the metric."""
+        return MetricPattern(self.name, self.pattern)
+
+    def to_metric(self) -> Metric:
+        """Return the metric as the primary metric of a question."""
+        return Metric(self.name, self.reduce, self.better, self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesRecipe:
+    """Resources of one probe; None takes the default. `timeout_s` in seconds, `threads` per rank."""
+
+    cpus: float | None = None
+    gpus: float | None = None
+    timeout_s: float | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to run a probe.
+
+    Attributes:
+        path: of the recipe file, for messages.
+        command: training command with placeholders; () if it has to be given on the command line.
+        private: environment variables whose folders become private to each probe.
+        exempt_seeds: seeds that are never shifted.
+        judge: judging command, or ().
+    """
+
+    path: str = ""
+    command: tuple[str, ...] = ()
+    config: ConfigRecipe = field(default_factory=ConfigRecipe)
+    shrink: ShrinkRecipe = field(default_factory=ShrinkRecipe)
+    data: DataRecipe = field(default_factory=DataRecipe)
+    setup: SetupRecipe = field(default_factory=SetupRecipe)
+    metrics: tuple[MetricRecipe, ...] = ()
+    resources: ResourcesRecipe = field(default_factory=ResourcesRecipe)
+    private: tuple[str, ...] = ()
+    exempt_seeds: tuple[int, ...] = ()
+    judge: tuple[str, ...] = ()
+
+    def links_from(self, repo: Path) -> tuple[DataLink, ...]:
+        """Return the data links with absolute sources; relative ones start at the repository, `~` at home."""
+        return tuple(DataLink(str((repo / Path(link.source).expanduser()).absolute()), link.target) for link in self.data.links)
+
+    def shrink_overrides(self) -> tuple[str, ...]:
+        """Return the keys that scale the run as arguments for the command line, the same at both ends."""
+        return tuple(override_text(self.config.override, key, value) for key, value in self.shrink.set)
+
+    def metric(self, name: str) -> MetricRecipe:
+        """Return a metric by name.
+
+        Raises:
+            RecipeError: the recipe has no such metric.
+        """
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        known = ", ".join(metric.name for metric in self.metrics) or "none"
+        raise RecipeError(f"{self.path or 'the recipe'} has no metric {name!r}", hint=f"metrics in the recipe: {known}")

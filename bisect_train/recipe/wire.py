@@ -1,0 +1,234 @@
+"""The recipe file's shape (pydantic): which keys there are, their types, and the rules that concern one key.
+
+Nothing is coerced: `steps: "10"` is an error, since a recipe that means something else than it says costs hours of
+probes.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from bisect_train.core.errors import RecipeError
+from bisect_train.recipe.overrides import check_override
+
+
+class WireModel(BaseModel):
+    """Base of all parts of a recipe: unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def _argument_list(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError("a command is a list of arguments, no shell sees it: [python, train.py]")
+    if isinstance(value, list) and not value:
+        raise ValueError("the command is empty; write it as a list: [python, train.py]")
+    return value
+
+
+def _program(value: list[str]) -> list[str]:
+    if not value[0].strip():
+        raise ValueError("the command names no program; write it as a list: [python, train.py]")
+    if any("\0" in item for item in value):
+        raise ValueError("an argument holds a NUL character")
+    return value
+
+
+def _one_or_many(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def inside_checkout(text: str) -> str:
+    """Return a path in the checkout in its shortest form.
+
+    Raises:
+        ValueError: it is absolute, leads out of the checkout, or is the checkout or its git folder.
+    """
+    path = PurePosixPath(text)
+    parts: list[str] = []
+    for part in path.parts:
+        if part == ".." and not parts:
+            raise ValueError(f"{text!r} leads out of the checkout")
+        if part == "..":
+            parts.pop()
+        else:
+            parts.append(part)
+    if path.is_absolute() or text.startswith("~"):
+        raise ValueError(f"{text!r} must be relative to the checkout")
+    if not parts or parts[0] == ".git" or "\0" in text:
+        raise ValueError(f"{text!r} is no place for files in the checkout")
+    return "/".join(parts)
+
+
+def _pattern(text: str) -> str:
+    try:
+        num_groups = re.compile(text).groups
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    if not num_groups:
+        raise ValueError("the pattern needs a group around the number: 'loss ([0-9.]+)'")
+    return text
+
+
+def _override(text: str) -> str:
+    try:
+        check_override(text)
+    except RecipeError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from None
+    return text
+
+
+def _variable(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"{text!r} is no name of an environment variable")
+    return text
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("the value holds a NUL character")
+    return text
+
+
+Command = Annotated[list[str], BeforeValidator(_argument_list), AfterValidator(_program)]
+CheckoutPath = Annotated[str, AfterValidator(inside_checkout)]
+Variable = Annotated[str, AfterValidator(_variable)]
+Positive = Annotated[int, Field(gt=0)]
+
+
+class ConfigWire(WireModel):
+    """`config:`."""
+
+    file: CheckoutPath | None = None
+    override: Annotated[str, AfterValidator(_override)] | None = None
+
+
+Steps = Annotated[list[Positive | Literal["end"]], BeforeValidator(_one_or_many), Field(min_length=1)]
+Ranks = Annotated[list[Positive], BeforeValidator(_one_or_many), Field(min_length=1)]
+
+
+class ShrinkWire(WireModel):
+    """`shrink:`."""
+
+    steps: Steps | None = None
+    ranks: Ranks | None = None
+    set: dict[Annotated[str, Field(min_length=1)], str | bool | int | float | list[Any] | None] = {}
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> ShrinkWire:
+        steps = [float("inf") if item == "end" else float(item) for item in self.steps or []]
+        ranks = [float(item) for item in self.ranks or []]
+        for name, values in (("steps", steps), ("ranks", ranks)):
+            if any(left >= right for left, right in pairwise(values)):
+                raise ValueError(f"{name} go from small to large, `end` last")
+        return self
+
+
+class LinkWire(WireModel):
+    """An item of `data.link:` in its long form."""
+
+    source: Annotated[str, Field(alias="from", min_length=1)]
+    target: Annotated[CheckoutPath, Field(alias="to")]
+
+
+def _link(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        inside_checkout(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; write {{from: {value}, to: PATH_IN_THE_CHECKOUT}}") from None
+    return {"from": value, "to": value}
+
+
+class DataWire(WireModel):
+    """`data:`."""
+
+    link: list[Annotated[LinkWire, BeforeValidator(_link)]] = []
+    env: dict[Variable, Annotated[str, AfterValidator(_no_nul)]] = {}
+
+    @model_validator(mode="after")
+    def _targets_are_apart(self) -> DataWire:
+        targets = [item.target for item in self.link]
+        for idx, target in enumerate(targets):
+            for other in targets[idx + 1 :]:
+                if f"{target}/".startswith(f"{other}/") or f"{other}/".startswith(f"{target}/"):
+                    raise ValueError(f"two links share a place in the checkout: {target} and {other}")
+        return self
+
+
+class SetupWire(WireModel):
+    """`setup:`."""
+
+    run: list[Command] = []
+    inputs: list[CheckoutPath] = []
+
+
+class MetricWire(WireModel):
+    """An item of `metrics:`."""
+
+    source: Annotated[Literal["log"], Field(alias="from")] = "log"
+    pattern: Annotated[str, AfterValidator(_pattern)]
+    better: Literal["lower", "higher"] = "lower"
+    reduce: Literal["first", "last", "min", "max", "mean", "tail"] = "tail"
+    unit: str = ""
+
+
+class ResourcesWire(WireModel):
+    """`resources:`."""
+
+    cpus: Annotated[float, Field(gt=0)] | None = None
+    gpus: Annotated[float, Field(ge=0)] | None = None
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    threads: Positive | None = None
+
+
+class SeedsWire(WireModel):
+    """`seeds:`."""
+
+    exempt: list[int] = []
+
+
+class RecipeWire(WireModel):
+    """A recipe file."""
+
+    command: Command | None = None
+    config: ConfigWire = ConfigWire()
+    shrink: ShrinkWire = ShrinkWire()
+    data: DataWire = DataWire()
+    setup: SetupWire = SetupWire()
+    metrics: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_./-]*$")], MetricWire] = {}
+    resources: ResourcesWire = ResourcesWire()
+    private: list[Variable] = []
+    seeds: SeedsWire = SeedsWire()
+    judge: Command | None = None
+
+
+LATER_KEYS = frozenset({"environment", "restart", "when"})
+"""Keys of the design that this version does not know yet."""
+
+MODELS: dict[tuple[str, ...], type[WireModel]] = {
+    (): RecipeWire,
+    ("config",): ConfigWire,
+    ("shrink",): ShrinkWire,
+    ("data",): DataWire,
+    ("data", "link", "*"): LinkWire,
+    ("setup",): SetupWire,
+    ("metrics", "*"): MetricWire,
+    ("resources",): ResourcesWire,
+    ("seeds",): SeedsWire,
+}
+"""Which model stands at which place; `*` is any name or index."""
+
+
+def known_keys(place: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that a place in a recipe has, in the order of the models; [] where any name is allowed."""
+    for pattern, model in MODELS.items():
+        if len(pattern) == len(place) and all(want in ("*", got) for want, got in zip(pattern, place, strict=True)):
+            return [info.alias or name for name, info in model.model_fields.items()]
+    return []

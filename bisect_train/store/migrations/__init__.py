@@ -1,0 +1,1 @@
+"""Alembic migrations, run by `store.engine` when a database is opened; there is no alembic.ini."""
