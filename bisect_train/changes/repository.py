@@ -104,6 +104,13 @@ class Repository:
         """Return whether the user's own repository has a commit (a snapshot lies in our mirror only)."""
         return self.names.attempt("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
 
+    def tracked_files(self) -> tuple[str, ...]:
+        """Return the paths that the working tree's index holds, `/` between parts; () for a bare repository."""
+        if self.is_bare:
+            return ()
+        listed = self.names.attempt("ls-files", "-z")
+        return tuple(path for path in decode(listed.stdout).split("\0") if path)
+
     def snapshot_worktree(self, *, exclude: tuple[str, ...] = ()) -> str:
         """Return the commit that holds the working tree with its uncommitted and untracked files; see `worktree.snapshot`."""
         return snapshot(self, exclude=exclude)

@@ -18,6 +18,7 @@ from bisect_train.coordinator.observing import (
     rules_for,
     spec_of_request,
 )
+from bisect_train.coordinator.single import SingleProbe, run_singles
 
 __all__ = [
     "Coordinator",
@@ -28,11 +29,13 @@ __all__ = [
     "ProbeGone",
     "ProbeMoved",
     "ProbeStarted",
+    "SingleProbe",
     "StoredState",
     "is_comparable",
     "load_state",
     "observe_stored",
     "request_of_spec",
     "rules_for",
+    "run_singles",
     "spec_of_request",
 ]

@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+
+.PHONY: help demo test check scenarios bench clean
+
+help:
+	@echo "make demo       a real bisection on an embedded example (creates .venv, local Ray, SQLite)"
+	@echo "make test       the tests (creates .venv if needed)"
+	@echo "make check      linters: ruff, mypy, import rules"
+	@echo "make scenarios  trains all scenarios anew (minutes)"
+	@echo "make bench      benchmarks, printed; nothing is asserted"
+
+# torch first: its pinned build, before anything can ask for another one
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/bisect-train demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contracts tests/integration
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+scenarios: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scenario --timeout 1800 tests/scenarios
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.benchmarks.bench_search
+	$(BIN)/python -m tests.benchmarks.bench_history
+	$(BIN)/python -m tests.benchmarks.bench_recorder
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

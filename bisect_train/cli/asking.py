@@ -1,0 +1,199 @@
+"""From options and a recipe to a frozen question. All bad input is found here, before anything runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bisect_train.changes.config import apply_settings, read_config
+from bisect_train.changes.data import digest_links
+from bisect_train.changes.history import resolve_skips
+from bisect_train.changes.repository import Repository
+from bisect_train.cli.options import Asked
+from bisect_train.core.errors import InputError, RecipeError, RevisionError
+from bisect_train.core.probe import Rung, RunSettings
+from bisect_train.core.question import ConfigEnd, Limits, Metric, Question, Range
+from bisect_train.core.verdict import Criterion
+from bisect_train.recipe import Recipe, load_recipe
+from bisect_train.verdict.outcome import RECORDED_METRICS
+
+DEFAULT_RECIPE = "bisect-train.yaml"
+DEFAULT_STEPS = 50
+DEFAULT_TIMEOUT_S = 600.0
+
+
+def find_recipe(asked: Asked, root: Path) -> Recipe:
+    """Return the recipe that was named, the one at the repository's root, or an empty one."""
+    if asked.recipe is not None:
+        return load_recipe(asked.recipe)
+    default = root / DEFAULT_RECIPE
+    return load_recipe(default) if default.is_file() else Recipe()
+
+
+def ask_question(
+    asked: Asked,
+    repository: Repository,
+    *,
+    kind: str,
+    commits: Range,
+    good_config: ConfigEnd | None = None,
+    bad_config: ConfigEnd | None = None,
+) -> Question:
+    """Return the question that options and recipe give.
+
+    Raises:
+        InputError: nothing to run, a command that does not exist, options that contradict each other.
+    """
+    recipe = find_recipe(asked, repository.root)
+    command = _command_of(asked, recipe, repository, has_configs=good_config is not None)
+    rung = _rung_of(asked, recipe)
+    metric = _metric_of(asked, recipe)
+    judge = tuple(shlex.split(asked.judge)) if asked.judge else recipe.judge
+    links = recipe.links_from(repository.root)
+    return Question(
+        kind=kind,
+        repo=str(repository.root),
+        range=commits,
+        command=command,
+        settings=_settings_of(asked, recipe, repository, rung=rung, metric=metric, judge=judge),
+        rung=rung,
+        metric=metric,
+        criterion=Criterion.JUDGE if judge else Criterion(asked.criterion),
+        any_change=asked.any_change,
+        min_effect=asked.min_effect,
+        config_path=asked.config or recipe.config.file,
+        good_config=good_config,
+        bad_config=bad_config,
+        override=recipe.config.override,
+        env=recipe.data.env,
+        data=digest_links(links) if links else "",
+        limits=Limits(asked.seeds or 8, asked.max_probes, asked.parallel, asked.confidence),
+        executor=asked.address,
+    )
+
+
+def _command_of(asked: Asked, recipe: Recipe, repository: Repository, *, has_configs: bool) -> tuple[str, ...]:
+    command = asked.command or recipe.command
+    if not command:
+        raise InputError(
+            "no training command was given",
+            hint="put it behind --, e.g. `-- python train.py`, or write a recipe with `bisect-train init`",
+        )
+    if recipe.shrink.set:
+        if "{overrides}" not in command:
+            raise RecipeError(f"{recipe.path}: shrink.set needs {{overrides}} in the command")
+        at = command.index("{overrides}")
+        command = command[:at] + recipe.shrink_overrides() + command[at:]
+    if has_configs and not any("{config}" in part or part == "{overrides}" for part in command):
+        raise InputError(
+            f"the command {shlex.join(command)!r} does not say where the config file goes",
+            hint="write {config} where its path belongs, e.g. `-- python train.py --config {config}`",
+        )
+    uses_config = any("{config}" in part for part in command)
+    if uses_config and not has_configs and not (asked.config or recipe.config.file):
+        raise InputError("the command has {config}, but no config was named", hint="name it with --config FILE")
+    _check_program(command[0], repository)
+    return command
+
+
+def _check_program(program: str, repository: Repository) -> None:
+    if program in ("python", "python3"):
+        return
+    is_path = "/" in program
+    found = (repository.root / program).exists() or Path(program).exists() if is_path else shutil.which(program)
+    if not found:
+        raise InputError(f"command not found: {program!r}", hint="the command behind -- is run as it is, without a shell")
+
+
+def _rung_of(asked: Asked, recipe: Recipe) -> Rung:
+    first = recipe.shrink.steps[0] if recipe.shrink.steps else DEFAULT_STEPS
+    steps = None if asked.steps == "end" else asked.steps if asked.steps is not None else first
+    ranks = asked.ranks or (recipe.shrink.ranks[0] if recipe.shrink.ranks else 1)
+    return Rung(steps, ranks)
+
+
+def _metric_of(asked: Asked, recipe: Recipe) -> Metric:
+    by_name = {item.name: item.to_metric() for item in recipe.metrics}
+    if asked.metric is None:
+        return next(iter(by_name.values()), Metric())
+    if asked.metric in by_name:
+        return by_name[asked.metric]
+    if asked.metric in RECORDED_METRICS:
+        return Metric(asked.metric)
+    known = ", ".join([*by_name, *RECORDED_METRICS])
+    raise InputError(
+        f"unknown metric {asked.metric!r}",
+        hint=f"known: {known}; others are read from the log by a pattern under `metrics:` in the recipe",
+    )
+
+
+def _settings_of(
+    asked: Asked, recipe: Recipe, repository: Repository, *, rung: Rung, metric: Metric, judge: tuple[str, ...]
+) -> RunSettings:
+    resources = recipe.resources
+    from_log = metric.name in {item.name for item in recipe.metrics}
+    gpus = asked.gpus if asked.gpus is not None else resources.gpus
+    return RunSettings(
+        python=find_python(asked.python),
+        links=recipe.links_from(repository.root),
+        setup=recipe.setup.run,
+        patterns=tuple(item.to_pattern() for item in recipe.metrics),
+        judge=judge,
+        timeout_s=asked.timeout or resources.timeout_s or DEFAULT_TIMEOUT_S,
+        cpus=resources.cpus or float(rung.ranks),
+        gpus=gpus or 0.0,
+        threads=resources.threads or 1,
+        redirect_from=str(repository.root),
+        exempt_seeds=recipe.exempt_seeds,
+        deterministic=asked.deterministic,
+        needs_recorder=not judge and not from_log and Criterion(asked.criterion) is not Criterion.SYMPTOM,
+        private=recipe.private,
+    )
+
+
+def find_python(named: str | None) -> str:
+    """Return the interpreter of the caller: the one named, that of the active environment, else the tool's own."""
+    if named:
+        found = shutil.which(named)
+        if not found:
+            raise InputError(f"no such interpreter: {named!r}", hint="--python takes the path of a python executable")
+        return str(Path(found).absolute())
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        active = Path(os.environ.get(name, "/nonexistent")) / "bin" / "python"
+        if active.exists():
+            return str(active)
+    return sys.executable
+
+
+def config_ends(good: Path, bad: Path | None, settings: tuple[str, ...]) -> tuple[ConfigEnd, ConfigEnd]:
+    """Return both ends of a question about configs: two files, or one file and `--set KEY=VALUE`."""
+    first = read_config(good)
+    if bad is not None:
+        second = read_config(bad)
+        return first, apply_settings(second, settings) if settings else second
+    if not settings:
+        raise InputError("only one config was given", hint="give a second file, or --set KEY=VALUE")
+    changed = apply_settings(first, settings)
+    return first, replace(changed, path=f"{good} with {' '.join(settings)}")
+
+
+def range_of(repository: Repository, goods: tuple[str, ...], bad: str, asked: Asked, *, may_be_same: bool = False) -> Range:
+    """Return the commits that were asked about, resolved.
+
+    Raises:
+        RevisionError: a revision is unknown or begins with a dash.
+    """
+    bad_commit = repository.resolve(bad)
+    good_commits = tuple(dict.fromkeys(repository.resolve(good) for good in goods))
+    if may_be_same and good_commits == (bad_commit,):
+        return Range(good_commits, bad_commit)
+    if good_commits == (bad_commit,):
+        raise RevisionError(
+            f"good and bad are the same commit {bad_commit[:12]}", hint="there is nothing between them to bisect"
+        )
+    skips = resolve_skips(repository, asked.skip)
+    return Range(good_commits, bad_commit, asked.first_parent, asked.path, skips)

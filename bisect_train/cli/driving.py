@@ -1,0 +1,161 @@
+"""Runs a question from the terminal: store, lock, Ray, live view, coordinator, report, exit status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from bisect_train.changes.repository import Repository
+from bisect_train.changes.space import ChangeSpace, build_space
+from bisect_train.cli.options import Output
+from bisect_train.coordinator import Coordinator, Ended
+from bisect_train.coordinator.observing import StoredState, load_state
+from bisect_train.core.errors import MachineError
+from bisect_train.core.executor import Executor
+from bisect_train.core.question import Question
+from bisect_train.report import Cost, LiveView, ReportData, build_report, render_html, render_text, report_to_json
+from bisect_train.search.terms import Plan
+from bisect_train.store.contract import Store, StoredBisection
+from bisect_train.store.home import default_home, ensure_home, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a command works with: the tool's home folder and its store."""
+
+    home: Path
+    store: Store
+
+
+@contextmanager
+def open_desk() -> Iterator[Desk]:
+    """Open home and store for one command. Raises MachineError when they cannot be used."""
+    home = ensure_home(default_home())
+    store = open_store(home)
+    try:
+        yield Desk(home, store)
+    finally:
+        store.close()
+
+
+def make_console(output: Output) -> Console:
+    """Return the console for results: no colours when asked, or when the output is no terminal."""
+    return Console(no_color=output.no_color or None, highlight=False, soft_wrap=False)
+
+
+@contextmanager
+def open_executor(question: Question, home: Path) -> Iterator[Executor]:
+    """Start a local Ray, or join a cluster, for one bisection."""
+    from bisect_train_workers.ray_executor import RayExecutor
+
+    executor = RayExecutor(question.settings, address=question.executor, temp_folder=home / "ray", node_home=home / "node")
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def start_bisection(desk: Desk, question: Question, space: ChangeSpace, *, title: str, output: Output) -> int:
+    """Store a new question, run it to its answer, print the verdict; return the exit status."""
+    bisection_id = desk.store.create(question.to_json(), title=title)
+    return drive_bisection(desk, bisection_id, question, space, output=output)
+
+
+def drive_bisection(desk: Desk, bisection_id: str, question: Question, space: ChangeSpace, *, output: Output) -> int:
+    """Run a stored question to its answer, print the verdict; return the exit status."""
+    console = make_console(output)
+    store = desk.store
+    with store.lock(bisection_id):
+        # the view goes to stderr's terminal or plain lines; the verdict alone goes to stdout
+        progress = Console(stderr=True, no_color=output.no_color or None, highlight=False)
+        if not output.quiet:
+            progress.print(f"bisection {bisection_id}: {len(space.changes)} changes, probes of {question.rung.name}")
+        with LiveView(progress, space, question, quiet=output.quiet) as view, open_executor(question, desk.home) as executor:
+            coordinator = Coordinator(
+                question, bisection_id=bisection_id, space=space, store=store, executor=executor, listener=view
+            )
+            ended = coordinator.run()
+        report = _report_of(store, bisection_id, question, space, ended)
+        store.append(bisection_id, "finished", {"answer": report_to_json(report)})
+    return deliver(report, console, output=output)
+
+
+def _report_of(store: Store, bisection_id: str, question: Question, space: ChangeSpace, ended: Ended) -> ReportData:
+    stored = store.load(bisection_id)
+    probes = store.results(bisection_id)
+    cost = Cost(
+        probes=ended.num_probes, cached=ended.num_reused, wall_s=ended.wall_s, gpu_s=_gpu_s(question, store, bisection_id)
+    )
+    return build_report(stored, question, space, ended.plan_with_answer, probes, cost=cost, warnings=())
+
+
+def _gpu_s(question: Question, store: Store, bisection_id: str) -> float:
+    return question.settings.gpus * sum(probe.result.wall_s for probe in store.results(bisection_id))
+
+
+def deliver(report: ReportData, console: Console, *, output: Output) -> int:
+    """Print the verdict and write the files that were asked for; return the exit status."""
+    console.print(render_text(report))
+    data = report_to_json(report)
+    if output.json is not None:
+        write_text(output.json, json.dumps(data, indent=2) + "\n")
+    if output.out is not None:
+        write_text(output.out / "report.json", json.dumps(data, indent=2) + "\n")
+        write_text(output.out / "report.html", render_html(report))
+        if not output.quiet:
+            console.print(f"report: {output.out / 'report.html'}")
+    return report.exit_status
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file beside its place and rename it. Raises MachineError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".tmp")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}", hint="choose another place with --json or --out") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A stored bisection with everything that its reports need; nothing is run."""
+
+    stored: StoredBisection
+    question: Question
+    space: ChangeSpace
+    state: StoredState
+    plan: Plan
+
+
+def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
+    """Return a stored bisection, rebuilt from its observations.
+
+    Raises:
+        InputError: there is none, or its repository is gone.
+    """
+    stored = desk.store.load(id_or_prefix)
+    question = Question.of_json(stored.question)
+    space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
+    state = load_state(desk.store, stored.id, question)
+    return Reopened(stored, question, space, state, state.plan(question, space))
+
+
+def report_of(reopened: Reopened) -> ReportData:
+    """Return the report of a stored bisection as its observations give it today."""
+    cost_data = (reopened.stored.answer or {}).get("cost", {})
+    cost = Cost(
+        probes=int(cost_data.get("probes") or len(reopened.state.probes)),
+        cached=int(cost_data.get("cached") or 0),
+        wall_s=float(cost_data.get("wall_s") or 0.0),
+        gpu_s=float(cost_data.get("gpu_s") or 0.0),
+    )
+    return build_report(
+        reopened.stored, reopened.question, reopened.space, reopened.plan, reopened.state.probes, cost=cost, warnings=()
+    )

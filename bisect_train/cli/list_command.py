@@ -1,0 +1,47 @@
+"""`bisect-train list`: all stored bisections."""
+
+from __future__ import annotations
+
+import datetime
+
+import rich_click as click
+from rich.markup import escape
+from rich.table import Table
+
+from bisect_train.cli.driving import make_console, open_desk
+from bisect_train.cli.options import Output
+from bisect_train.store.contract import Store, StoredBisection
+
+
+@click.command("list")
+@click.option("--no-color", is_flag=True, help="No colours.")
+def command(no_color: bool) -> int:
+    """List the stored bisections, the newest first.
+
+    \b
+    Example:
+      bisect-train list
+    """
+    console = make_console(Output(no_color=no_color))
+    with open_desk() as desk:
+        table = Table(box=None, pad_edge=False)
+        for name in ("id", "created", "status", "question", "answer"):
+            table.add_column(name, no_wrap=name in ("id", "created", "status"), overflow="fold")
+        for stored in desk.store.list():
+            table.add_row(*row_of(stored, desk.store))
+        console.print(table if table.row_count else "no bisection is stored yet")
+    return 0
+
+
+def row_of(stored: StoredBisection, store: Store) -> tuple[str, ...]:
+    """Return id, time, status, question and answer as text."""
+    created = datetime.datetime.fromtimestamp(stored.created_s).strftime("%Y-%m-%d %H:%M")
+    answer = str((stored.answer or {}).get("summary", ""))
+    return stored.id, created, status_of(stored, store), escape(stored.title), escape(answer)
+
+
+def status_of(stored: StoredBisection, store: Store) -> str:
+    """Return the status; one whose coordinator was killed shows as `stopped`."""
+    if stored.status == "running" and not store.is_running(stored.id):
+        return "stopped"
+    return str((stored.answer or {}).get("status", stored.status))

@@ -1,0 +1,104 @@
+"""The `bisect-train` command: its group of subcommands, and the one place where errors become exit statuses."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+
+import rich_click as click
+
+from bisect_train import __version__
+from bisect_train.core.errors import BisectTrainError
+
+COMMANDS = {
+    "run": "find the change that made a training run worse",
+    "check": "is this config change safe? which key is not?",
+    "compare": "two ends side by side, step by step, no search",
+    "diff": "list the changes between two ends, run nothing",
+    "probe": "run one variant once",
+    "show": "output, stacks and fingerprint of a probe",
+    "resume": "go on with a stored bisection",
+    "cancel": "stop a running bisection",
+    "status": "where a bisection stands",
+    "list": "all stored bisections",
+    "log": "what happened in a bisection, event by event",
+    "report": "the verdict of a stored bisection",
+    "init": "write a commented recipe for a repository",
+    "doctor": "check this machine",
+    "demo": "a tour: a real bisection on an embedded example",
+}
+
+
+class LazyGroup(click.RichGroup):
+    """Imports a command's module when it is used, so that `--help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the manual."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None if there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"bisect_train.cli.{cmd_name}_command")
+        command: click.Command = module.command
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bisect-train")
+def group() -> None:
+    """Which change made my training run worse?
+
+    bisect-train compares a known-good and a known-bad end of a training program (commits, config keys), runs the states in
+    between as small reproductions, and narrows until one change is isolated and confirmed.
+
+    \b
+    Examples:
+      bisect-train run --good v1.2 --bad main -- python train.py --config train.yaml
+      bisect-train check good.yaml bad.yaml -- python train.py --config {config}
+      bisect-train demo
+    """
+
+
+def main() -> None:
+    """Run the command line; the exit status is that of the manual, 130 when interrupted."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        status = group.main(standalone_mode=False, prog_name="bisect-train")
+        _leave(int(status or 0))
+    except BisectTrainError as error:
+        _complain(error)
+        _leave(error.exit_status)
+    except click.ClickException as error:
+        error.show()
+        _leave(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        _leave(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(1)
+
+
+def _leave(status: int) -> None:
+    sys.exit(status)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """Treat SIGTERM as Ctrl-C: nothing is lost and nothing stays behind."""
+    raise KeyboardInterrupt
+
+
+def _complain(error: BisectTrainError) -> None:
+    kind = "interrupted" if error.exit_status == 130 else "error"
+    click.echo(f"bisect-train: {kind}: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The options that several commands share, and the value they are gathered into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import rich_click as click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT = {"ignore_unknown_options": False, "allow_interspersed_args": True}
+
+
+class StepsType(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
+    """A positive number of steps, or `end`."""
+
+    name = "N|end"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return an int, or "end"."""
+        if value == "end" or isinstance(value, int):
+            return value
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number of optimizer steps nor 'end'", param, ctx)
+        if number < 1:
+            self.fail(
+                f"{number} is not a number of optimizer steps: at least 1, or 'end' to let the program finish", param, ctx
+            )
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was given on the command line; None or () where nothing was."""
+
+    command: tuple[str, ...] = ()
+    repo: Path = Path()
+    recipe: Path | None = None
+    config: str | None = None
+    steps: Any = None
+    ranks: int | None = None
+    gpus: float | None = None
+    seeds: int | None = None
+    metric: str | None = None
+    min_effect: float | None = None
+    criterion: str = "auto"
+    judge: str | None = None
+    any_change: bool = False
+    parallel: int | None = None
+    address: str = ""
+    confidence: float = 0.99
+    max_probes: int | None = None
+    timeout: float | None = None
+    python: str | None = None
+    deterministic: bool = False
+    good_config: Path | None = None
+    bad_config: Path | None = None
+    first_parent: bool = True
+    path: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where results go: `--json`, `--out`, `--quiet`, `--no-color`."""
+
+    json: Path | None = None
+    out: Path | None = None
+    quiet: bool = False
+    no_color: bool = False
+
+
+def split_options(values: dict[str, Any]) -> tuple[Asked, Output, dict[str, Any]]:
+    """Return the shared values of a command's keyword arguments, and what is left."""
+    asked_names = {item.name for item in fields(Asked)}
+    output_names = {item.name for item in fields(Output)}
+    asked = Asked(**{key: value for key, value in values.items() if key in asked_names})
+    output = Output(**{key: value for key, value in values.items() if key in output_names})
+    rest = {key: value for key, value in values.items() if key not in asked_names | output_names}
+    return asked, output, rest
+
+
+def _apply(decorators: list[Callable[[F], F]], function: F) -> F:
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def what_options(function: F) -> F:
+    """Add what runs: repository, recipe, config, interpreter, the command behind `--`."""
+    return _apply(
+        [
+            click.option("--repo", type=click.Path(path_type=Path), default=Path(), help="The repository [default: here]."),
+            click.option(
+                "--recipe", type=click.Path(path_type=Path), help="Recipe file [default: bisect-train.yaml if there]."
+            ),
+            click.option("--config", metavar="FILE", help="Config file in the repository that {config} stands for."),
+            click.option("--python", metavar="PATH", help="Interpreter that `python` in the command stands for."),
+            click.argument("command", nargs=-1, type=click.UNPROCESSED),
+        ],
+        function,
+    )
+
+
+def probe_options(function: F) -> F:
+    """Add how a probe runs."""
+    return _apply(
+        [
+            click.option(
+                "--steps", type=StepsType(), help="Stop a probe after N optimizer steps, or let it `end` [default: 50]."
+            ),
+            click.option("--ranks", type=click.IntRange(min=1), help="Processes per probe, under torchrun [default: 1]."),
+            click.option("--gpus", type=click.FloatRange(min=0), help="GPUs per probe [default: 0]."),
+            click.option(
+                "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Limit of a probe, seconds."
+            ),
+            click.option(
+                "--deterministic", is_flag=True, help="Ask torch for deterministic algorithms (changes what is tested)."
+            ),
+            click.option("--address", default="", metavar="RAY", help="Ray cluster to join [default: a local Ray]."),
+        ],
+        function,
+    )
+
+
+def judge_options(function: F) -> F:
+    """Add how probes are judged."""
+    criteria = click.Choice(["auto", "exact", "statistical", "symptom"])
+    return _apply(
+        [
+            click.option("--metric", metavar="NAME", help="The one metric that decides [default: the recipe's first, else loss]."),
+            click.option("--min-effect", type=click.FloatRange(min=0, min_open=True), metavar="X",
+                         help="Smallest worsening that counts, in the metric's unit [default: one seed standard deviation]."),
+            click.option("--criterion", type=criteria, default="auto", help="How a probe is judged."),
+            click.option("--judge", metavar="CMD", help="Command run after each probe: 0 good, 1-124 bad, 125 untestable."),
+            click.option("--any-change", is_flag=True, help="Look for any difference, better or worse."),
+            click.option("--seeds", type=click.IntRange(min=3), metavar="N", help="Seeds per end, at most [default: 8]."),
+        ],
+        function,
+    )  # fmt: skip
+
+
+def search_options(function: F) -> F:
+    """Add what may be spent."""
+    return _apply(
+        [
+            click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Probes at a time [default: what fits]."),
+            click.option("--max-probes", type=click.IntRange(min=1), metavar="N", help="Probes to run, at most."),
+            click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.99, show_default=True, metavar="P",
+                         help="Posterior at which a change is put to the proof."),
+        ],
+        function,
+    )  # fmt: skip
+
+
+def range_options(function: F) -> F:
+    """Add which commits are candidates."""
+    return _apply(
+        [
+            click.option("--no-first-parent", "first_parent", flag_value=False, default=True, help="Descend into merges."),
+            click.option("--path", multiple=True, metavar="GLOB", help="Only commits that touch this are candidates."),
+            click.option("--skip", multiple=True, metavar="REV", help="Never run this commit, or this range A..B."),
+        ],
+        function,
+    )
+
+
+def output_options(function: F) -> F:
+    """Add where results go."""
+    return _apply(
+        [
+            click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write report.json here."),
+            click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+                         help="Write report.json and report.html here."),
+            click.option("--quiet", "-q", is_flag=True, help="Print the verdict only."),
+            click.option("--no-color", is_flag=True, help="No colours."),
+        ],
+        function,
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""`bisect-train report`: the verdict of a stored bisection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+
+from bisect_train.cli.driving import deliver, make_console, open_desk, reopen, report_of
+from bisect_train.cli.options import output_options, split_options
+from bisect_train.core.errors import InputError
+
+
+@click.command("report")
+@click.argument("bisection", default="last", metavar="[ID]")
+@output_options
+def command(bisection: str, **values: Any) -> int:
+    """Print the verdict of a stored bisection; with --out, write report.html and report.json.
+
+    \b
+    Examples:
+      bisect-train report
+      bisect-train report 3f2a --out report/
+    """
+    _, output, _ = split_options(values)
+    with open_desk() as desk:
+        reopened = reopen(desk, bisection)
+        if reopened.plan.answer is None:
+            name = reopened.stored.id
+            raise InputError(f"bisection {name} has no answer yet", hint=f"`bisect-train resume {name}` goes on")
+        return deliver(report_of(reopened), make_console(output), output=output)

@@ -1,0 +1,37 @@
+"""`bisect-train resume`: go on with a stored bisection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from bisect_train.changes.repository import Repository
+from bisect_train.changes.space import build_space
+from bisect_train.cli.driving import deliver, drive_bisection, make_console, open_desk, reopen, report_of
+from bisect_train.cli.options import output_options, split_options
+from bisect_train.core.question import Question
+
+
+@click.command("resume")
+@click.argument("bisection", default="last", metavar="[ID]")
+@output_options
+def command(bisection: str, **values: Any) -> int:
+    """Go on with a stored bisection; ID is the beginning of its id, or `last`.
+
+    No finished probe is run again. A bisection that has its answer is reported, nothing is run.
+
+    \b
+    Examples:
+      bisect-train resume
+      bisect-train resume 3f2a --out report/
+    """
+    _, output, _ = split_options(values)
+    with open_desk() as desk:
+        stored = desk.store.load(bisection)
+        if stored.status == "finished":
+            return deliver(report_of(reopen(desk, stored.id)), make_console(output), output=output)
+        question = Question.of_json(stored.question)
+        space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
+        return drive_bisection(desk, stored.id, question, space, output=output)

@@ -1,0 +1,67 @@
+"""`bisect-train run`: find the culprit between two ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from bisect_train.changes.repository import Repository
+from bisect_train.changes.space import build_space
+from bisect_train.cli.asking import ask_question, range_of
+from bisect_train.cli.driving import open_desk, start_bisection
+from bisect_train.cli.options import (
+    judge_options,
+    output_options,
+    probe_options,
+    range_options,
+    search_options,
+    split_options,
+    what_options,
+)
+from bisect_train.cli.planning import config_files, print_dry_run, title_of
+
+
+@click.command("run")
+@click.option("--good", "goods", multiple=True, required=True, metavar="REV", help="Known-good revision; may be repeated.")
+@click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Known-bad revision.")
+@click.option("--good-config", type=click.Path(path_type=Path), metavar="FILE", help="Config of the good end (outside git).")
+@click.option(
+    "--bad-config", type=click.Path(path_type=Path), metavar="FILE", help="Config of the bad end: its keys are changes."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be run, and stop.")
+@what_options
+@range_options
+@probe_options
+@judge_options
+@search_options
+@output_options
+def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> int:
+    """Find the change that made a training run worse.
+
+    COMMAND is the training command behind `--`, run as it is, without a shell.
+
+    \b
+    Examples:
+      bisect-train run --good v1.2 -- python train.py --config train.yaml
+      bisect-train run --good abc --bad def --steps 100 --seeds 8 -- python train.py
+      bisect-train run --good abc --bad def --ranks 2 -- python train.py
+      bisect-train run --good abc --bad def --judge "python judge.py" -- python train.py
+      bisect-train run --good abc --bad def --good-config a.yaml --bad-config b.yaml -- python train.py --config {config}
+
+    \b
+    Exit status: 0 isolated and confirmed, 1 an end could not be tested, 2 bad input, 3 several candidates are left,
+    4 no regression, not reproduced or fixed before, 130 interrupted (`bisect-train resume` goes on).
+    """
+    asked, output, _ = split_options(values)
+    with open_desk() as desk:
+        repository = Repository.open(asked.repo, home=desk.home)
+        good_config, bad_config = config_files(asked)
+        commits = range_of(repository, goods, bad, asked, may_be_same=good_config is not None)
+        question = ask_question(asked, repository, kind="run", commits=commits, good_config=good_config, bad_config=bad_config)
+        space = build_space(repository, question)
+        title = title_of(question, space)
+        if dry_run:
+            return print_dry_run(question, space, title)
+        return start_bisection(desk, question, space, title=title, output=output)

@@ -1,0 +1,42 @@
+"""`bisect-train show`: output, stacks and fingerprint of a probe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import rich_click as click
+
+from bisect_train.cli.driving import make_console, open_desk, write_text
+from bisect_train.cli.options import Output
+from bisect_train.report.probe_view import render_probe
+from bisect_train.store.contract import StoredProbe
+
+
+@click.command("show")
+@click.argument("probe")
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="Rank whose steps are shown.")
+@click.option("--log", "with_log", is_flag=True, help="The program's output too (its last 16,000 characters).")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="FILE", help="Write everything here.")
+@click.option("--no-color", is_flag=True, help="No colours.")
+def command(probe: str, rank: int, with_log: bool, json_path: Path | None, no_color: bool) -> int:
+    """Show what a probe recorded and how it ended; PROBE is the beginning of its key (`log` and reports show keys).
+
+    \b
+    Examples:
+      bisect-train show 1f3c
+      bisect-train show 1f3c --log
+    """
+    with open_desk() as desk:
+        found = desk.store.find_probe(probe)
+    make_console(Output(no_color=no_color)).print(render_probe(found, rank=rank, with_log=with_log))
+    write_probe(found, json_path)
+    return 0
+
+
+def write_probe(probe: StoredProbe, path: Path | None) -> None:
+    """Write everything that is known of a probe as JSON, if a place was named."""
+    if path is not None:
+        data = {"key": probe.key, "spec": probe.spec, "result": asdict(probe.result)}
+        write_text(path, json.dumps(data, indent=1) + "\n")

@@ -1,0 +1,32 @@
+"""`bisect-train status`: where a bisection stands."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from bisect_train.cli.driving import make_console, open_desk, reopen
+from bisect_train.cli.list_command import status_of
+from bisect_train.cli.options import Output
+from bisect_train.report.standing import render_standing
+
+
+@click.command("status")
+@click.argument("bisection", default="last", metavar="[ID]")
+@click.option("--no-color", is_flag=True, help="No colours.")
+def command(bisection: str, no_color: bool) -> int:
+    """Say where a bisection stands: phase, range left, probes so far.
+
+    \b
+    Example:
+      bisect-train status last
+    """
+    console = make_console(Output(no_color=no_color))
+    with open_desk() as desk:
+        reopened = reopen(desk, bisection)
+        stored = reopened.stored
+        console.print(f"bisection {stored.id}  {status_of(stored, desk.store)}")
+        console.print(stored.title, markup=False)
+        console.print(render_standing(reopened.plan, reopened.space, num_probes=len(reopened.state.probes)))
+        if status_of(stored, desk.store) in ("stopped", "interrupted", "cancelled"):
+            console.print(f"`bisect-train resume {stored.id}` goes on", markup=False)
+    return 0
