@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from bisect_train.core.changes import Point
+from bisect_train.core.question import Metric
+from bisect_train.core.verdict import Criterion
+from bisect_train.verdict.ends import EndRules, Ends, EndsStatus, prove_ends
+from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
+from tests.support.observations import LOSS, end_runs, failed, measured, untestable
+
+GOOD, BAD = Point(0), Point(9)
+RULES = EndRules(LOSS)
+TIGHT = [0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02, 0.08]
+
+
+def shifted(values: Sequence[float], by: float) -> list[float]:
+    return [value + by for value in values]
+
+
+def grow(good: Callable[[int], float], bad: Callable[[int], float], rules: EndRules = RULES) -> tuple[Ends, int]:
+    """Answer every request with the given values until the ends are settled; return them and the number of runs."""
+    runs: dict[bool, list[Observation]] = {False: [], True: []}
+    for _ in range(60):
+        ends = prove_ends(runs[False], runs[True], rules)
+        if ends.status is not EndsStatus.OPEN:
+            return ends, len(runs[False]) + len(runs[True])
+        assert ends.wanted, "open ends must want something"
+        run = ends.wanted[0]
+        value = bad(run.seed_idx) if run.is_bad else good(run.seed_idx)
+        point, name = (BAD, "b") if run.is_bad else (GOOD, "g")
+        runs[run.is_bad].append(measured(point, run.seed_idx, value, digest=f"{name}{run.seed_idx}", repeat=run.repeat))
+    raise AssertionError("the ends never settle")
+
+
+def test_ends_far_apart_separate_at_three_seeds() -> None:
+    ends = prove_ends(end_runs(GOOD, TIGHT[:3]), end_runs(BAD, shifted(TIGHT[:3], 5.0)), RULES)
+    assert (ends.status, ends.criterion) == (EndsStatus.SEPARATED, Criterion.STATISTICAL)
+    assert ends.gap == pytest.approx(5.0)
+
+
+def test_ends_near_each_other_want_five_seeds_and_then_separate() -> None:
+    ends, num_runs = grow(lambda idx: TIGHT[idx], lambda idx: TIGHT[idx] + 0.5)
+    assert (ends.status, num_runs) == (EndsStatus.SEPARATED, 12)
+    assert ends.p_value == pytest.approx(1 / 252)
+
+
+def test_ends_better_is_no_regression_but_counts_for_any_change() -> None:
+    good, bad = end_runs(GOOD, TIGHT, name="g"), end_runs(BAD, shifted(TIGHT, -5.0), name="b")
+    assert prove_ends(good, bad, RULES).status is EndsStatus.BETTER
+    ends = prove_ends(good, bad, EndRules(LOSS, any_change=True))
+    assert ends.status is EndsStatus.SEPARATED
+    assert ends.gap < 0
+
+
+def test_ends_of_a_metric_where_higher_is_better_have_a_positive_gap_when_worse() -> None:
+    ends = prove_ends(end_runs(GOOD, shifted(TIGHT[:3], 9.0)), end_runs(BAD, TIGHT[:3]), EndRules(Metric(better="higher")))
+    assert ends.status is EndsStatus.SEPARATED
+    assert ends.gap == pytest.approx(9.0)
+    assert ends.good is not None and ends.good.mean == pytest.approx(9.0)
+
+
+def test_ends_equal_bit_by_bit_are_the_same() -> None:
+    ends = prove_ends(end_runs(GOOD, TIGHT[:3], name="x"), end_runs(BAD, TIGHT[:3], name="x"), RULES)
+    assert (ends.status, ends.bound) == (EndsStatus.SAME, 0.0)
+
+
+def test_ends_with_a_smallest_effect_far_above_the_noise_are_the_same() -> None:
+    ends, _ = grow(lambda idx: TIGHT[idx], lambda idx: TIGHT[-1 - idx], EndRules(LOSS, min_effect=10.0))
+    assert ends.status is EndsStatus.SAME
+    assert ends.bound is not None and ends.bound < 10.0
+
+
+@pytest.mark.parametrize("max_seeds", [0, 1, 2, 3])
+def test_ends_with_too_few_seeds_are_taken_to_three(max_seeds: int) -> None:
+    ends, num_runs = grow(lambda idx: TIGHT[idx], lambda idx: TIGHT[idx] + 0.2, EndRules(LOSS, max_seeds=max_seeds))
+    assert (ends.status, num_runs) == (EndsStatus.UNCLEAR, 8)
+
+
+@pytest.mark.parametrize("max_seeds", [4, 6, 8, 12, 20])
+def test_ends_with_any_number_of_seeds_settle(max_seeds: int) -> None:
+    rng = np.random.default_rng(max_seeds)
+    good, bad = rng.normal(size=40), rng.normal(0.9, size=40)
+    ends, num_runs = grow(lambda idx: float(good[idx]), lambda idx: float(bad[idx]), EndRules(LOSS, max_seeds=max_seeds))
+    assert ends.status is not EndsStatus.OPEN
+    assert num_runs <= 2 * max_seeds + 2
+
+
+def test_ends_do_not_depend_on_the_order_or_on_what_comes_in_later() -> None:
+    good, bad = end_runs(GOOD, TIGHT, name="g"), end_runs(BAD, shifted(TIGHT, 0.5), name="b")
+    whole = prove_ends(good, bad, RULES)
+    for seed in range(10):
+        random.Random(seed).shuffle(good)
+        random.Random(seed + 1).shuffle(bad)
+        assert prove_ends(good, bad, RULES) == whole
+    early = [run for run in good if run.seed_idx < 5], [run for run in bad if run.seed_idx < 5]
+    assert prove_ends(*early, RULES).p_value == whole.p_value
+
+
+def test_ends_without_any_spread_at_three_seeds_are_not_proved_yet() -> None:
+    """An accuracy of 0.8, 0.8, 0.8 against 0.9, 0.9, 0.9 comes by chance in one null range of thirty."""
+    good = [measured(GOOD, idx, 0.8, digest=f"g{idx}", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
+    bad = [measured(BAD, idx, 0.9, digest=f"b{idx}", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
+    assert prove_ends(good, bad, RULES).status is EndsStatus.OPEN
+
+
+@pytest.mark.parametrize(
+    ("gap", "status"), [(0.5, "separated"), (0.02, "unclear"), (0.005, "same"), (0.0, "same"), (-0.5, "better")]
+)
+def test_ends_with_inert_seeds_are_judged_by_the_declared_spread(gap: float, status: str) -> None:
+    good = [measured(GOOD, idx, 1.0, digest="g", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
+    bad = [measured(BAD, idx, 1.0 + gap, digest="b", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
+    ends = prove_ends(good, bad, RULES)
+    assert (ends.status.value, ends.are_seeds_inert) == (status, True)
+
+
+def test_ends_with_inert_seeds_and_no_smallest_effect_need_some_worsening() -> None:
+    good = [measured(GOOD, idx, 1.0, digest="g", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
+    bad = [measured(BAD, idx, 1.0, digest="b", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
+    assert prove_ends(good, bad, EndRules(LOSS, min_effect=0.0)).status is EndsStatus.SAME
+    assert prove_ends(good, bad, EndRules(LOSS, any_change=True)).criterion is Criterion.EXACT
+
+
+def test_ends_of_which_one_has_inert_seeds_settle_without_asking_for_its_copies() -> None:
+    runs: dict[bool, list[Observation]] = {False: [], True: []}
+    for _ in range(40):
+        ends = prove_ends(runs[False], runs[True], RULES)
+        if ends.status is not EndsStatus.OPEN:
+            break
+        run = ends.wanted[0]
+        digest = f"b{run.seed_idx}" if run.is_bad else "g"
+        value = TIGHT[run.seed_idx] + 5.0 if run.is_bad else 0.0
+        runs[run.is_bad].append(measured(BAD if run.is_bad else GOOD, run.seed_idx, value, digest=digest, repeat=run.repeat))
+    assert ends.status is EndsStatus.SEPARATED
+    assert len(runs[False]) == 4
+
+
+def test_ends_by_criterion_exact_need_bits_that_repeat() -> None:
+    rules = EndRules(LOSS, criterion=Criterion.EXACT)
+    good, bad = end_runs(GOOD, TIGHT[:3], name="g"), end_runs(BAD, TIGHT[:3], name="b")
+    assert prove_ends(good, bad, rules).criterion is Criterion.EXACT
+    shaky = end_runs(BAD, TIGHT[:3], name="b", repeats=False)
+    assert prove_ends(good, shaky, rules).status is EndsStatus.UNCLEAR
+
+
+def test_ends_with_a_failure_that_comes_back_are_a_symptom() -> None:
+    bad = [failed(BAD, idx) for idx in range(3)]
+    assert prove_ends(end_runs(GOOD, TIGHT[:1]), bad, RULES).status is EndsStatus.OPEN
+    ends = prove_ends(end_runs(GOOD, TIGHT[:3]), bad, RULES)
+    assert (ends.status, ends.criterion, ends.signature) == (EndsStatus.SEPARATED, Criterion.SYMPTOM, "boom")
+
+
+@pytest.mark.parametrize("other", [failed(BAD, 1, "another"), measured(BAD, 1, 0.0)])
+def test_ends_with_a_failure_that_does_not_come_back_are_flaky(other: Observation) -> None:
+    assert prove_ends(end_runs(GOOD, TIGHT[:3]), [failed(BAD, 0), other], RULES).status is EndsStatus.FLAKY
+
+
+def test_ends_with_a_good_end_that_fails_too_are_flaky() -> None:
+    good = [measured(GOOD, 0, 0.0), failed(GOOD, 1)]
+    assert prove_ends(good, [failed(BAD, idx) for idx in range(3)], RULES).status is EndsStatus.FLAKY
+
+
+def test_ends_with_untestable_good_seeds_do_not_pass_as_never_failing() -> None:
+    good = [measured(GOOD, 0, 0.0), untestable(GOOD, 1), untestable(GOOD, 2)]
+    assert prove_ends(good, [failed(BAD, idx) for idx in range(3)], RULES).status is EndsStatus.GOOD_UNTESTABLE
+
+
+def test_ends_by_criterion_symptom_without_a_failure_are_not_reproduced() -> None:
+    rules = EndRules(LOSS, criterion=Criterion.SYMPTOM)
+    ends = prove_ends(end_runs(GOOD, TIGHT[:3]), end_runs(BAD, shifted(TIGHT[:3], 9.0)), rules)
+    assert ends.status is EndsStatus.UNCLEAR
+
+
+def judged(point: Point, seed_idx: int, status: int) -> Observation:
+    kind = OutcomeKind.FAILED if status else OutcomeKind.MEASURED
+    return Observation(point, seed_idx, 0, 0, -1, Outcome(kind, signature="judged bad" if status else "", judge=status))
+
+
+def test_ends_that_a_judge_calls_good_are_the_same_after_three_seeds_only() -> None:
+    rules = EndRules(LOSS, has_judge=True)
+    good = [judged(GOOD, 0, 0)]
+    assert prove_ends(good, [judged(BAD, 0, 0)], rules).status is EndsStatus.OPEN
+    assert prove_ends(good, [judged(BAD, idx, 0) for idx in range(3)], rules).status is EndsStatus.SAME
+    assert prove_ends(good, [judged(BAD, 0, 0), judged(BAD, 1, 1)], rules).status is EndsStatus.FLAKY
+
+
+def test_ends_with_a_good_end_that_crashes_cannot_be_tested() -> None:
+    assert prove_ends([failed(GOOD, 0)], [], RULES).status is EndsStatus.GOOD_UNTESTABLE
+
+
+def test_ends_with_a_bad_end_that_crashes_in_a_later_seed_are_flaky() -> None:
+    bad = [measured(BAD, 0, 5.0), failed(BAD, 1)]
+    assert prove_ends(end_runs(GOOD, TIGHT[:3]), bad, RULES).status is EndsStatus.FLAKY
+
+
+@pytest.mark.parametrize("any_change", [False, True])
+def test_ends_of_null_ranges_separate_in_at_most_about_one_in_a_hundred(any_change: bool) -> None:
+    rng, num = np.random.default_rng(5), 400
+    num_separated = 0
+    for values in rng.standard_t(4, size=(num, 2, 20)):
+        ends, _ = grow(
+            lambda idx: float(values[0, idx]), lambda idx: float(values[1, idx]), EndRules(LOSS, any_change=any_change)
+        )  # noqa: B023
+        num_separated += ends.status is EndsStatus.SEPARATED and ends.criterion is Criterion.STATISTICAL
+    assert num_separated <= 0.01 * num + 3 * (0.01 * num) ** 0.5

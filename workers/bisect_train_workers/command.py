@@ -1,0 +1,122 @@
+"""From the variant's command with its placeholders to the argument list that is started.
+
+Pure: nothing is run and nothing is looked up. A command that is a launcher already (`torchrun`, `deepspeed`,
+`accelerate launch`) says where the number of ranks goes with `{ranks}`; a plain python command is put under torchrun.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bisect_train.core.probe import ProbeSpec
+
+SEED_STRIDE = 1_000_003
+PLACEHOLDERS = ("config", "out", "port", "ranks", "seed", "steps")
+
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_LAUNCHER_MODULES = frozenset(
+    {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"}
+)
+_FLAGS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+
+
+class CommandError(Exception):
+    """The command cannot be completed; the message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What the placeholders stand for in one probe.
+
+    Attributes:
+        python: interpreter that `python` stands for.
+        config: path for `{config}`, "" if the variant has none.
+        out: absolute folder for the program's own output.
+        port: free TCP port on this node.
+    """
+
+    python: str
+    config: str
+    out: str
+    port: int
+
+
+def program_seed(seed_idx: int) -> int:
+    """Return the number that `{seed}` stands for, 0 for seed index 0."""
+    return seed_idx * SEED_STRIDE % 2**31
+
+
+def has_placeholder(command: Sequence[str], name: str) -> bool:
+    """Return whether `{name}` occurs in a command."""
+    return any("{" + name + "}" in argument for argument in command)
+
+
+def complete_command(spec: ProbeSpec, places: Places) -> list[str]:
+    """Return the argument list of a probe's program.
+
+    Raises:
+        CommandError: empty command, or a placeholder that has no value here.
+    """
+    command = spec.variant.command
+    if not command:
+        raise CommandError("the training command is empty")
+    arguments = use_python(fill_placeholders(command, spec, places), places.python)
+    if spec.rung.ranks > 1 and not has_placeholder(command, "ranks"):
+        return wrap_in_torchrun(arguments, ranks=spec.rung.ranks, places=places)
+    return arguments
+
+
+def fill_placeholders(command: Sequence[str], spec: ProbeSpec, places: Places) -> list[str]:
+    """Return the command with its placeholders filled; other braces, such as JSON text, stay as they are."""
+    steps = spec.rung.steps
+    values = {
+        "config": places.config,
+        "out": places.out,
+        "port": str(places.port),
+        "ranks": str(spec.rung.ranks),
+        "seed": str(program_seed(spec.seed_idx)),
+        "steps": "" if steps is None else str(steps),
+    }
+    if steps is None and has_placeholder(command, "steps"):
+        raise CommandError("the command contains {steps}, which has no value when the program runs to its end")
+    if not places.config and has_placeholder(command, "config"):
+        raise CommandError("the command contains {config}, but no config file is known: give --config")
+    return [_PLACEHOLDER.sub(lambda match: values[match[1]], argument) for argument in command]
+
+
+def use_python(arguments: Sequence[str], python: str) -> list[str]:
+    """Return the arguments with `python` or `python3` as the program replaced by the caller's interpreter."""
+    first, *rest = arguments
+    return [python if first in ("python", "python3") else first, *rest]
+
+
+def wrap_in_torchrun(arguments: Sequence[str], *, ranks: int, places: Places) -> list[str]:
+    """Return a plain python command put under torchrun; any other command is returned as it is."""
+    split = _split_python(arguments, places.python)
+    if split is None:
+        return list(arguments)
+    flags, rest = split
+    launcher = [
+        *(arguments[0], "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)),
+        *("--master-addr", "127.0.0.1", "--master-port", str(places.port)),
+    ]
+    if any(flag != "-u" for flag in flags) or rest[0] == "-c":
+        return [*launcher, "--no-python", *arguments]
+    return [*launcher, *rest]
+
+
+def _split_python(arguments: Sequence[str], python: str) -> tuple[list[str], list[str]] | None:
+    """Split `python -u -m module args` after the interpreter's own flags; None if it is not a plain python command."""
+    name = arguments[0].rsplit("/", 1)[-1]
+    if arguments[0] != python and not _PYTHON.fullmatch(name):
+        return None
+    idx = 1
+    while idx < len(arguments) and arguments[idx].startswith("-") and arguments[idx] not in ("-m", "-c", "-"):
+        idx += 2 if arguments[idx] in _FLAGS_WITH_VALUE else 1
+    rest = list(arguments[idx:])
+    if not rest or rest == ["-m"] or (rest[0] == "-m" and rest[1] in _LAUNCHER_MODULES):
+        return None
+    return list(arguments[1:idx]), rest

@@ -1,0 +1,106 @@
+"""The folders that a node keeps between probes, and what a full or read-only disk is called.
+
+`BISECT_TRAIN_NODE_HOME`, else the platform's cache folder, holds one folder per repository (mirror and checkout slots),
+one short-lived folder per probe and the locks of the ports in use. Nothing here is worth keeping: it may be deleted
+whenever no probe runs. It must never lie in, or point into, the user's repository.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HOME_VARIABLE = "BISECT_TRAIN_NODE_HOME"
+
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT})
+
+
+class NodeError(Exception):
+    """This node's disk cannot hold what a probe needs; the coordinator turns it into MachineError."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHome:
+    """The node's cache folder.
+
+    Attributes:
+        path: absolute path; made on first use.
+    """
+
+    path: Path
+
+    def repo(self, key: str) -> Path:
+        """Return the folder of a repository, made if need be; `key` may be any text."""
+        is_name = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", key)
+        name = key if is_name else hashlib.sha256(key.encode()).hexdigest()[:24]
+        return make_folder(self.path / "repos" / name)
+
+    @property
+    def ports(self) -> Path:
+        """Folder of the port locks."""
+        return make_folder(self.path / "ports")
+
+    @property
+    def probes(self) -> Path:
+        """Parent of the probes' private folders; see `probe_folders`."""
+        return make_folder(self.path / "probes")
+
+
+def find_node_home() -> NodeHome:
+    """Return the node's home, from the environment or the platform's cache folder."""
+    given = os.environ.get(HOME_VARIABLE)
+    if given:
+        return NodeHome(Path(given).absolute())
+    import platformdirs
+
+    return NodeHome(Path(platformdirs.user_cache_dir("bisect-train")) / "node")
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn a full, read-only or forbidden disk into NodeError that names `path`; other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _DISK_ERRORS:
+            where = error.filename or path
+            raise NodeError(f"cannot write {where} on {os.uname().nodename}: {error.strerror}") from error
+        raise
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder and its parents; return it. Raises NodeError."""
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder whatever the modes in it are; symlinks are removed, never followed."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+        return
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(path, onexc=_make_writable_and_retry)
+    else:
+        shutil.rmtree(path, onerror=_make_writable_and_retry)
+
+
+def _make_writable_and_retry(function: Callable[..., object], path: str, _info: object) -> None:
+    with contextlib.suppress(OSError):
+        Path(path).parent.chmod(stat.S_IRWXU)
+        if not Path(path).is_symlink():
+            Path(path).chmod(stat.S_IRWXU)
+        if function in (os.scandir, os.open, os.listdir):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            function(path)

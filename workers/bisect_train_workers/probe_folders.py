@@ -1,0 +1,73 @@
+"""A private folder for each probe, removed at its end; those of killed workers are removed by the next probe.
+
+A folder belongs to whoever holds the lock in it: the worker and its supervisor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bisect_train_workers.locks import hold_lock, try_lock
+from bisect_train_workers.node import NodeError, NodeHome, disk_errors, make_folder, remove_folder
+
+_SOCKET_ROOM = 60
+"""Longest TMPDIR, in characters: python's multiprocessing adds about 35 and a socket's path ends at 107."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateFolder:
+    """A probe's own folder.
+
+    Attributes:
+        base: for everything of the probe but its checkout.
+        tmp: for TMPDIR; lies in the system's temporary folder if `base` is too long for sockets.
+        lock_fd: to be inherited by what uses the folder.
+    """
+
+    base: Path
+    tmp: Path
+    lock_fd: int
+
+
+@contextlib.contextmanager
+def take_private_folder(home: NodeHome, job_id: str) -> Iterator[PrivateFolder]:
+    """Make a probe's folder, and remove it afterwards. Raises NodeError."""
+    parent = home.probes
+    with hold_lock(home.path / "probes.lock"):
+        _remove_abandoned(parent)
+        prefix = re.sub(r"[^A-Za-z0-9]", "", job_id)[:8] + "-"
+        with disk_errors(parent):
+            base = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = try_lock(base / "lock")
+    assert lock is not None, base
+    try:
+        yield PrivateFolder(base, make_folder(_tmp_of(base)), lock.fd)
+    finally:
+        _remove(base)
+        lock.release()
+
+
+def _tmp_of(base: Path) -> Path:
+    inside = base / "tmp"
+    return inside if len(str(inside)) <= _SOCKET_ROOM else Path(tempfile.gettempdir()) / f"bt-{base.name}"
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for base in parent.iterdir():
+        with contextlib.suppress(NodeError, OSError):
+            lock = try_lock(base / "lock")
+            if lock is not None:
+                _remove(base)
+                lock.release()
+
+
+def _remove(base: Path) -> None:
+    for path in (_tmp_of(base), base):
+        with contextlib.suppress(OSError):
+            if path.exists():
+                remove_folder(path)

@@ -1,0 +1,169 @@
+"""One probe on a node, from its job to its result: objects, checkout, data, setup, run, judge.
+
+It knows nothing of Ray. What happened to the user's program is data in the result; what happened to us is ProbeLost
+(run it again) or NodeTrouble (this machine cannot).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+import traceback
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost, ProbeProgress
+from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
+from bisect_train.core.probe import ProbeJob, ProbeResult
+from bisect_train_workers import command, environment, injection
+from bisect_train_workers.checkout import Slot, switch_slot, take_slot
+from bisect_train_workers.data_links import CannotStartError, find_lfs_pointers, link_data
+from bisect_train_workers.gitcmd import GitError
+from bisect_train_workers.mirror import Mirror, PackLoader
+from bisect_train_workers.node import NodeError, NodeHome, disk_errors
+from bisect_train_workers.ports import NoPortError, reserve_port
+from bisect_train_workers.probe_folders import take_private_folder
+from bisect_train_workers.probe_run import LostError, PreparedProbe, ProbeSteps, run_prepared
+from bisect_train_workers.processes import sweep_orphans
+from bisect_train_workers.program import Coordinator, Program, SupervisorLostError, run_to_end
+from bisect_train_workers.program_log import read_log
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTrouble:
+    """The node cannot run probes at all (full or read-only disk); becomes MachineError at the coordinator."""
+
+    job_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """What a probe task needs besides its job.
+
+    Attributes:
+        home: of this node.
+        pack_ids: git packs of the variant.
+        load_pack: fetches a pack that this node has not seen.
+        coordinator: whose end ends the probe, when it runs on this machine.
+        recorder: folder of the recorder that is injected.
+    """
+
+    home: NodeHome
+    pack_ids: Sequence[str]
+    load_pack: PackLoader
+    coordinator: Coordinator | None = None
+    recorder: Path = injection.RECORDER_FOLDER
+
+
+def run_probe(job: ProbeJob, context: TaskContext) -> Iterator[ExecutorEvent | NodeTrouble]:
+    """Run one probe; yields its progress and, last, exactly one ProbeFinished, ProbeLost or NodeTrouble.
+
+    Closing the iterator early ends the program and all its processes.
+    """
+    started = time.monotonic()
+    try:
+        result = yield from _run_on_node(job, context)
+        yield ProbeFinished(dataclasses.replace(result, wall_s=time.monotonic() - started))
+    except NodeError as error:
+        yield NodeTrouble(job.id, str(error))
+    except (LostError, NoPortError, SupervisorLostError, GitError) as error:
+        yield ProbeLost(job.id, str(error))
+    except Exception as error:  # the worker's edge: a bug of ours is no evidence about the user's program
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        yield ProbeLost(job.id, f"internal error at {place}: {type(error).__name__}: {error}")
+
+
+def _run_on_node(job: ProbeJob, context: TaskContext) -> ProbeSteps:
+    sweep_orphans()
+    repo = context.home.repo(job.repo)
+    yield ProbeProgress(job.id, "checkout")
+    mirror = Mirror(repo)
+    mirror.add_packs(context.pack_ids, context.load_pack)
+    with take_slot(repo) as slot, reserve_port(context.home) as port:
+        warnings = _switch(slot, mirror, job, context)
+        with take_private_folder(context.home, job.id) as private:
+            folders = environment.ProbeFolders(private.base, slot.path, private.tmp)
+            try:
+                locks = (slot.lock.fd, private.lock_fd)
+                probe = _prepare(job, folders, locks, port=port, context=context)
+                yield from _run_setup(probe)
+            except (CannotStartError, command.CommandError) as error:
+                return _cannot_start(job, str(error), warnings)
+            result = yield from run_prepared(probe)
+    return dataclasses.replace(result, warnings=(*warnings, *result.warnings))
+
+
+def _switch(slot: Slot, mirror: Mirror, job: ProbeJob, context: TaskContext) -> list[str]:
+    """Bring the slot to the variant; a mirror that lacks objects it should have is filled anew, once."""
+    try:
+        return switch_slot(slot, mirror, job.spec.variant)
+    except GitError:
+        mirror.throw_away()
+        mirror.add_packs(context.pack_ids, context.load_pack)
+        return switch_slot(slot, mirror, job.spec.variant)
+
+
+def _prepare(
+    job: ProbeJob,
+    folders: environment.ProbeFolders,
+    lock_fds: tuple[int, ...],
+    *,
+    port: int,
+    context: TaskContext,
+) -> PreparedProbe:
+    """Link the data, write the config, inject the recorder. Raises CannotStartError, CommandError, NodeError."""
+    with disk_errors(folders.base):
+        link_data(folders.checkout, job.settings.links)
+        folders.out.mkdir()
+        config = _write_config(job, folders)
+        injection.inject_recorder(job.spec, job.settings, folders, source=context.recorder)
+    places = command.Places(job.settings.python, config, str(folders.out), port)
+    program = Program(
+        probe_id=job.id,
+        argv=command.complete_command(job.spec, places),
+        cwd=folders.checkout,
+        env=environment.program_environment(job.spec, job.settings, folders, port=port, base=os.environ),
+        log=folders.log,
+        records=folders.records,
+        timeout_s=job.settings.timeout_s,
+        coordinator=context.coordinator,
+        lock_fds=lock_fds,
+    )
+    return PreparedProbe(job, program, folders, places, find_lfs_pointers(folders.checkout))
+
+
+def _write_config(job: ProbeJob, folders: environment.ProbeFolders) -> str:
+    """Return what `{config}` stands for, after writing the variant's own config file if it brings one."""
+    config = job.spec.variant.config
+    if config is None:
+        return job.spec.variant.config_path
+    path = folders.base / "config" / Path(config.name).name
+    path.parent.mkdir()
+    path.write_text(config.text, encoding="utf-8")
+    return str(path)
+
+
+def _run_setup(probe: PreparedProbe) -> Generator[ExecutorEvent, None, None]:
+    """Run the setup commands in order. Raises CannotStartError."""
+    job = probe.job
+    if job.settings.setup:
+        yield ProbeProgress(job.id, "setup")
+    env = environment.without_recorder(probe.program.env, probe.folders)
+    for idx, arguments in enumerate(job.settings.setup):
+        filled = command.fill_placeholders(arguments, job.spec, probe.places)
+        argv = command.use_python(filled, job.settings.python)
+        log = probe.folders.base / f"setup-{idx}.log"
+        outcome = run_to_end(dataclasses.replace(probe.program, argv=argv, env=env, log=log))
+        if outcome.start_error or outcome.status != 0:
+            how = outcome.start_error or ("time limit" if outcome.status is None else f"exit status {outcome.status}")
+            said = read_log(log).strip()[-1000:]
+            raise CannotStartError(f"the setup command `{' '.join(arguments)}` failed ({how}): {said}")
+
+
+def _cannot_start(job: ProbeJob, message: str, warnings: Sequence[str]) -> ProbeResult:
+    fingerprint = Fingerprint(Ending(EndingKind.CANNOT_START, message=message))
+    return ProbeResult(job.id, fingerprint, warnings=tuple(warnings), node=os.uname().nodename)

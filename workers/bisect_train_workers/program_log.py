@@ -1,0 +1,129 @@
+"""Read a program's log: metrics, the failure that it shows, its tail. Pure functions on text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bisect_train.core.fingerprint import MetricSeries
+from bisect_train.core.probe import MetricPattern
+from bisect_train_workers.injection import failure_signature, normalize_message
+
+TAIL_CHARS = 16_000
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_PREFIX = re.compile(r"^\s*\[(?:default|rank|[a-z_]*)\d*\]:\s?", re.IGNORECASE)
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line \d+, in (?P<function>\S+)')
+_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?::\s?(?P<message>.*))?$")
+_LAUNCHER_ERRORS = ("ChildFailedError", "SignalException", "ProcessRaisedException", "CalledProcessError")
+_CHILD_STATUS = re.compile(r"exitcode\s*:\s*(-?\d+)")
+_MISSING_MODULE = re.compile(r"No module named '?([\w.]+)'?")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFailure:
+    """The exception that a log shows.
+
+    Attributes:
+        exc_type: last dotted part of its type.
+        message: its message.
+        signature: as the recorder would give it.
+        missing_module: of a ModuleNotFoundError, else "".
+    """
+
+    exc_type: str
+    message: str
+    signature: str
+    missing_module: str = ""
+
+
+def read_log(path: Path) -> str:
+    """Return the log as text without terminal control sequences; "" if there is none."""
+    if not path.exists():
+        return ""
+    return _ANSI.sub("", path.read_bytes().decode("utf-8", errors="replace"))
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines; a carriage return (a progress bar) ends one, too."""
+    return re.split(r"\r\n|\n|\r", text)
+
+
+def find_metrics(text: str, patterns: Sequence[MetricPattern]) -> tuple[MetricSeries, ...]:
+    """Return one series per pattern, in the order of the patterns; empty where nothing matched."""
+    lines = split_lines(text) if patterns else []
+    return tuple(_find_metric(lines, pattern) for pattern in patterns)
+
+
+def _find_metric(lines: Sequence[str], pattern: MetricPattern) -> MetricSeries:
+    regex = re.compile(pattern.pattern)
+    group: str | int = "value" if "value" in regex.groupindex else min(regex.groups, 1)
+    values: list[float] = []
+    steps: list[int] = []
+    for line in lines:
+        match = regex.search(line)
+        value = parse_number(match[group]) if match else None
+        if match is None or value is None:
+            continue
+        values.append(value)
+        if "step" in regex.groupindex:
+            step = parse_number(match["step"])
+            steps.append(int(step) if step is not None and abs(step) < 2**62 else len(values) - 1)
+    return MetricSeries(pattern.name, tuple(values), tuple(steps))
+
+
+def parse_number(text: str | None) -> float | None:
+    """Return `1,234.5`, `1e-4`, `nan` or `-inf` as a number, None for anything else."""
+    try:
+        return float((text or "").strip().replace(",", ""))
+    except ValueError:
+        return None
+
+
+def find_failure(text: str, checkout: Path) -> LoggedFailure | None:
+    """Return the failure of the last traceback that is not a launcher's report of another process's."""
+    found = [_parse_traceback(block, checkout) for block in _traceback_blocks(text)]
+    failures = [failure for failure in found if failure is not None]
+    own = [failure for failure in failures if failure.exc_type not in _LAUNCHER_ERRORS]
+    best = own or failures
+    return best[-1] if best else None
+
+
+def find_child_status(text: str) -> int | None:
+    """Return the exit status of the rank that torchrun names as root cause, negative for a signal; None without one."""
+    found = [int(status) for status in _CHILD_STATUS.findall(text)]
+    return found[-1] if found else None  # it prints the root cause last
+
+
+def _traceback_blocks(text: str) -> Iterator[list[str]]:
+    block: list[str] | None = None
+    for raw in split_lines(text):
+        line = _PREFIX.sub("", raw)
+        if line.startswith(_TRACEBACK):
+            block = []
+        elif block is not None:
+            block.append(line)
+            if not line.startswith(" ") and line.strip():
+                yield block
+                block = None
+
+
+def _parse_traceback(block: Sequence[str], checkout: Path) -> LoggedFailure | None:
+    error = _ERROR.match(block[-1])
+    if error is None:
+        return None
+    frames = [match for line in block if (match := _FRAME.match(line))]
+    functions = [match["function"] for match in frames if _is_inside(match["path"], checkout)]
+    exc_type = error["type"].rsplit(".", 1)[-1]
+    message = error["message"] or ""
+    missing = _MISSING_MODULE.search(message) if exc_type == "ModuleNotFoundError" else None
+    signature = failure_signature(exc_type, normalize_message(message), functions)
+    return LoggedFailure(exc_type, message, signature, missing[1] if missing else "")
+
+
+def _is_inside(path: str, checkout: Path) -> bool:
+    absolute = Path(path) if Path(path).is_absolute() else checkout / path
+    return absolute.is_relative_to(checkout) and "site-packages" not in absolute.parts

@@ -1,0 +1,224 @@
+"""The executor that runs probes as Ray tasks, on this machine or on a cluster.
+
+A probe is one task that is never retried by Ray. It streams its progress and, last, its result; everything that
+happened to the user's program is data in it. A Ray exception therefore always means that the infrastructure failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from bisect_train.core.errors import MachineError
+from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
+from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
+from bisect_train_workers.probe_task import NodeTrouble
+from bisect_train_workers.processes import start_time
+from bisect_train_workers.program import Coordinator
+from bisect_train_workers.ray_session import RaySession
+from bisect_train_workers.ray_task import find_facts_task, run_probe_task
+
+_FACTS_S = 120.0
+_AT_ONCE_S = 0.0
+
+
+@dataclass(slots=True)
+class _Running:
+    """A probe that Ray runs: its stream of events."""
+
+    job_id: str
+    stream: Any
+
+
+class RayExecutor:
+    """Runs probes on Ray; see `bisect_train.core.executor.Executor`. Ray is started at the first use.
+
+    Args:
+        settings: how probes run; its python and its resources decide facts and slots.
+        address: of a Ray cluster; "" starts a local Ray that ends with this process.
+        temp_folder: where a local Ray keeps its files, if the path is short enough.
+        node_home: cache folder of a local Ray's probes; None leaves it to the environment of the workers.
+        cpus: logical CPUs of a local Ray; None takes what this process may use.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        *,
+        address: str = "",
+        temp_folder: Path | None = None,
+        node_home: Path | None = None,
+        cpus: int | None = None,
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._temp_folder = temp_folder
+        self._node_home = str(node_home.absolute()) if node_home else ""
+        self._cpus = cpus
+        self._session: RaySession | None = None
+        self._facts: MachineFacts | None = None
+        self._packs: dict[str, Any] = {}
+        self._running: dict[str, _Running] = {}
+        self._trouble: str = ""
+        self._waiting: list[ExecutorEvent] = []
+
+    def facts(self) -> MachineFacts:
+        """Return hardware, interpreter and slots. Raises MachineError."""
+        if self._facts is None:
+            self._start()
+            slots = self._count_slots()
+            if slots < 1:
+                raise MachineError(
+                    f"no node has the {self._settings.cpus:g} CPUs and {self._settings.gpus:g} GPUs of one probe",
+                    hint="ask for less with --gpus or the recipe's `resources`",
+                )
+            self._facts = self._ask_facts(slots)
+        return self._facts
+
+    def submit(self, job: ProbeJob) -> None:
+        """Start a probe. Raises ValueError if a job with this id is running, MachineError if Ray does not start."""
+        if job.id in self._running:
+            raise ValueError(f"a probe with id {job.id} is running already")
+        self._start()
+        options = _options(job.settings) | {"num_returns": "streaming"}
+        try:
+            refs = {pack.id: [self._put_pack(pack.id, pack.data)] for pack in job.packs}
+            task = ray.remote(run_probe_task).options(**options)
+            stream = task.remote(dataclasses.replace(job, packs=()), refs, self._coordinator(), self._node_home)
+        except (RayError, OSError) as error:
+            raise MachineError(f"Ray does not take the probe: {_last_line(error)}", hint="is the disk full?") from error
+        self._running[job.id] = _Running(job.id, stream)
+
+    def wait(self, timeout_s: float) -> list[ExecutorEvent]:
+        """Return the events that have come. Raises MachineError when a node's disk is full or read-only."""
+        self._raise_trouble()
+        deadline = time.monotonic() + timeout_s
+        while self._running and not self._waiting and not self._trouble:
+            streams = {running.stream: running for running in self._running.values()}
+            left_s = max(0.0, deadline - time.monotonic())
+            try:
+                ready, _ = ray.wait(list(streams), num_returns=1, timeout=left_s, fetch_local=True)
+            except RayError as error:
+                self._lose_all(f"{type(error).__name__}: {_last_line(error)}")
+                break
+            if not ready:
+                break
+            for stream in ready:
+                self._take_events(streams[stream])
+        events, self._waiting = self._waiting, []
+        if not events:
+            self._raise_trouble()
+        return events
+
+    def cancel(self, job_id: str) -> None:
+        """Stop a probe and all its processes; no event of it is reported afterwards. Unknown ids are ignored."""
+        self._waiting = [event for event in self._waiting if _id_of(event) != job_id]
+        running = self._running.pop(job_id, None)
+        if running is not None:
+            # force ends the worker; its supervisor notices and ends the program with all it started.
+            with contextlib.suppress(RayError, ValueError):
+                ray.cancel(running.stream, force=True)
+
+    def close(self) -> None:
+        """Cancel everything, shut a local Ray down; can be called twice."""
+        for job_id in list(self._running):
+            self.cancel(job_id)
+        self._waiting.clear()
+        self._packs.clear()
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _start(self) -> None:
+        if self._session is None:
+            self._session = RaySession(address=self._address, temp_folder=self._temp_folder, cpus=self._cpus)
+
+    def _coordinator(self) -> Coordinator | None:
+        if self._address:
+            return None
+        return Coordinator(os.getpid(), start_time(os.getpid()))
+
+    def _count_slots(self) -> int:
+        wanted = {"CPU": self._settings.cpus, "GPU": self._settings.gpus}
+        slots = 0
+        for node in ray.nodes():  # type: ignore[no-untyped-call]
+            if node["Alive"]:
+                has = node["Resources"]
+                counts = [int(has.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount > 0]
+                slots += min(counts, default=int(has.get("CPU", 1.0)))
+        return slots
+
+    def _ask_facts(self, slots: int) -> MachineFacts:
+        task = ray.remote(find_facts_task).options(**_options(self._settings))
+        try:
+            found = ray.get(task.remote(self._settings), timeout=_FACTS_S)
+        except RayError as error:
+            raise MachineError(f"no Ray worker answered: {_last_line(error)}", hint="try `ray status`") from error
+        if found.error:
+            raise MachineError(found.error, hint="name another interpreter with --python")
+        return MachineFacts(found.hardware_class, found.interpreter, slots)
+
+    def _put_pack(self, pack_id: str, data: bytes) -> Any:
+        if pack_id not in self._packs:
+            self._packs[pack_id] = ray.put(data)
+        return self._packs[pack_id]
+
+    def _take_events(self, running: _Running) -> None:
+        """Take all events of a stream that are there."""
+        while running.job_id in self._running:
+            ready, _ = ray.wait([running.stream], timeout=_AT_ONCE_S, fetch_local=True)
+            if not ready:
+                return
+            try:
+                self._take(running.job_id, ray.get(next(running.stream)))
+            except StopIteration:
+                self._finish(ProbeLost(running.job_id, "the worker ended without a result"))
+            except RayError as error:
+                self._finish(ProbeLost(running.job_id, f"{type(error).__name__}: {_last_line(error)}"))
+
+    def _take(self, job_id: str, event: ExecutorEvent | NodeTrouble) -> None:
+        if isinstance(event, NodeTrouble):
+            self._running.pop(job_id, None)
+            self._trouble = event.message
+        elif isinstance(event, (ProbeFinished, ProbeLost)):
+            self._finish(event)
+        else:
+            self._waiting.append(event)
+
+    def _finish(self, event: ProbeFinished | ProbeLost) -> None:
+        self._running.pop(_id_of(event), None)
+        self._waiting.append(event)
+
+    def _lose_all(self, reason: str) -> None:
+        """Ray itself failed: every probe is lost, and the next submit starts or joins anew."""
+        for job_id in list(self._running):
+            self._finish(ProbeLost(job_id, reason))
+        events = self._waiting
+        self.close()
+        self._waiting = events
+
+    def _raise_trouble(self) -> None:
+        if self._trouble:
+            message, self._trouble = self._trouble, ""
+            raise MachineError(message, hint="free some space or set BISECT_TRAIN_NODE_HOME, then `bisect-train resume`")
+
+
+def _options(settings: RunSettings) -> dict[str, Any]:
+    return {"num_cpus": settings.cpus, "num_gpus": settings.gpus, "max_retries": 0}
+
+
+def _id_of(event: ExecutorEvent) -> str:
+    return event.result.job_id if isinstance(event, ProbeFinished) else event.job_id
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__

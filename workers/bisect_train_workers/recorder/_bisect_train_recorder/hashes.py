@@ -1,0 +1,125 @@
+"""Hashes of what went in (batches) and of the state of the generators. Both only read."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import sys
+from typing import Any, List, Mapping
+
+from .readout import Number, local_part
+from .tensor_sums import int_sum
+
+MAX_FULL_BYTES = 1 << 18  # 0.25 MiB hash in about 0.3 ms
+NUM_SAMPLES = 1 << 12
+MAX_DEPTH = 6
+
+
+def _update_with_memory(digest: Any, tensor: Any) -> None:
+    """Feed a contiguous cpu tensor's bytes to the digest, without numpy and without a copy."""
+    num_bytes = tensor.numel() * tensor.element_size()
+    if num_bytes:
+        digest.update((ctypes.c_char * num_bytes).from_address(tensor.data_ptr()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind_text(shape: Any, dtype: Any) -> bytes:
+    """Return shape and dtype as bytes; batches repeat few of them."""
+    return f"{tuple(shape)}{dtype}".encode()
+
+
+class BatchHasher:
+    """Hash of everything that the root module was given in one step, all micro-batches in order.
+
+    Tensors of the cpu are hashed at once; of those on a device a sum stays there until the
+    step's one copy to the host.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        """Start empty."""
+        self._torch = torch
+        self._digest = hashlib.blake2b(digest_size=8)
+        self.pending: List[Number] = []
+        self.is_empty = True
+
+    def add(self, args: Any, kwargs: Mapping[str, Any]) -> None:
+        """Add the arguments of one forward call."""
+        self.is_empty = False
+        self._add(args, 0)
+        if kwargs:
+            self._add(kwargs, 0)
+
+    def hexdigest(self) -> str:
+        """Return the hash; by now `pending` holds numbers of the host."""
+        if not self.pending:
+            return str(self._digest.hexdigest())
+        digest = self._digest.copy()
+        digest.update(repr(self.pending).encode())
+        return str(digest.hexdigest())
+
+    def _add(self, value: Any, depth: int) -> None:
+        """Add one value; containers are walked, objects of other kinds count by type only."""
+        if isinstance(value, self._torch.Tensor):
+            self._add_tensor(value)
+        elif depth < MAX_DEPTH and isinstance(value, (list, tuple)):
+            for item in value:
+                self._add(item, depth + 1)
+        elif depth < MAX_DEPTH and hasattr(value, "keys"):
+            for key in sorted(value.keys(), key=str):
+                self._digest.update(str(key).encode())
+                self._add(value[key], depth + 1)
+        elif value is None or isinstance(value, (bool, int, float, str, bytes)):
+            self._digest.update(repr(value).encode())
+        else:
+            self._digest.update(type(value).__qualname__.encode())
+
+    def _add_tensor(self, tensor: Any) -> None:
+        """Add shape, dtype and content; of large ones a strided sample and, on devices, a sum."""
+        tensor = local_part(self._torch, tensor)
+        self._digest.update(_kind_text(tensor.shape, tensor.dtype))
+        num_elements, device_type = tensor.numel(), tensor.device.type
+        if not num_elements or device_type == "meta" or tensor.layout is not self._torch.strided:
+            return
+        if device_type != "cpu":
+            self.pending.append(weighted_sample_sum(self._torch, tensor))
+            self.pending.append(int_sum(self._torch, tensor))
+            return
+        if num_elements * tensor.element_size() > MAX_FULL_BYTES:
+            self._digest.update(str(int_sum(self._torch, tensor).item()).encode())
+            tensor = sample(tensor)
+        _update_with_memory(self._digest, tensor.contiguous())
+
+
+def sample(tensor: Any) -> Any:
+    """Return about NUM_SAMPLES elements at a regular stride, flat."""
+    flat = tensor.reshape(-1)
+    return flat[:: max(1, flat.numel() // NUM_SAMPLES)]
+
+
+def weighted_sample_sum(torch: Any, tensor: Any) -> Any:
+    """Return a position-aware sum, mod 2**64, of a sample of the bits, on the tensor's device."""
+    flat = sample(tensor).contiguous()
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    bits = flat.view(kinds[flat.element_size()]).to(torch.int64)
+    weights = torch.arange(bits.numel(), device=bits.device, dtype=torch.int64) * 2 + 1
+    return (bits * weights).sum()
+
+
+def rng_hash(torch: Any) -> str:
+    """Return a hash of the states of python's, numpy's and torch's cpu generators.
+
+    Libraries that the program has not imported do not count.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    random = sys.modules.get("random")
+    if random is not None:
+        digest.update(repr(random.getstate()).encode())
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        name, keys, *rest = numpy_random.get_state()
+        digest.update(f"{name}{rest}".encode() + keys.tobytes())
+    _update_with_memory(digest, torch.get_rng_state())
+    return digest.hexdigest()

@@ -1,0 +1,104 @@
+"""Turns torch's global optimizer hooks into fires: one per optimizer that really stepped.
+
+Containers of optimizers are optimizers themselves (torchtitan), so hooks nest; only the innermost
+count. Gradients are read before the step, where optimizers have not yet changed them, or after
+it where a closure computes them inside.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, List, Optional
+
+from .readout import Number, local_part, snapshot
+from .tensor_sums import sums_of_squares
+
+
+class Fire:
+    """What one optimizer saw in one step. Numbers may still be on a device."""
+
+    def __init__(self, torch: Any, optimizer: Any) -> None:
+        """Take name and learning rates; gradients come with `read_gradients`."""
+        self._optimizer = weakref.ref(optimizer)  # a program may drop it to free memory
+        self.name = type(optimizer).__name__
+        self.has_inner = False
+        self.has_gradients = False
+        self.lrs: List[Number] = [snapshot(torch, group.get("lr")) for group in optimizer.param_groups]
+        self.grad_sq_parts: List[Number] = []
+        # A gradient scaler leaves its factor, and whether it found infinities, to fused optimizers.
+        scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
+        self.scaling: List[Optional[Number]] = [snapshot(torch, scale), snapshot(torch, found_inf)]
+        self.num_missing = 0
+        self.param_dtypes: Any = frozenset()
+        self.grad_dtypes: Any = frozenset()
+
+    def parameters(self) -> List[Any]:
+        """Return the optimizer's parameters; none once it is gone."""
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return []
+        return [param for group in optimizer.param_groups for param in group["params"]]
+
+    def is_of(self, optimizer: Any) -> bool:
+        """Tell whether this is a fire of that optimizer object."""
+        return self._optimizer() is optimizer
+
+    def read_gradients(self, torch: Any) -> None:
+        """Take sum of squares, dtypes and the number of missing gradients as they are now."""
+        params = self.parameters()
+        grads = [param.grad for param in params]
+        present = [local_part(torch, grad) for grad in grads if grad is not None]
+        if len(present) < len(grads):
+            self.num_missing = sum(p.requires_grad for p, grad in zip(params, grads) if grad is None)
+        self.has_gradients = bool(present)
+        self.param_dtypes = {param.dtype for param in params}
+        self.grad_dtypes = {grad.dtype for grad in present}
+        self.grad_sq_parts = sums_of_squares(torch, present, self.grad_dtypes)
+
+
+class OptimizerWatch:
+    """Keeps the stack of optimizer steps in progress and reports the innermost ones."""
+
+    def __init__(self, torch: Any, steps: Any) -> None:
+        """Report to `steps.add_fire(fire)`."""
+        self._torch = torch
+        self._steps = steps
+        self._stack: List[Fire] = []
+        self.num_fires = 0
+
+    def before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Global pre-hook; returns None so that the step's arguments stay as they are."""
+        # An exception inside a step leaves its entry behind: drop it when the optimizer is back.
+        for idx, fire in enumerate(self._stack):
+            if fire.is_of(optimizer):
+                del self._stack[idx:]
+                break
+        if self._stack:
+            self._stack[-1].has_inner = True
+        fire = Fire(self._torch, optimizer)
+        self._stack.append(fire)
+        if not (kwargs.get("closure") or any(map(callable, args))):  # args begin with the optimizer
+            fire.read_gradients(self._torch)
+
+    def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Global post-hook."""
+        while self._stack:
+            fire = self._stack.pop()
+            if fire.is_of(optimizer):
+                self._complete(fire)
+                return
+
+    def add_skipped(self, optimizer: Any) -> None:
+        """Report a step that a gradient scaler left out because of infinite gradients."""
+        fire = Fire(self._torch, optimizer)
+        fire.read_gradients(self._torch)
+        self._steps.add_fire(fire, is_skipped=True)
+
+    def _complete(self, fire: Fire) -> None:
+        """Report the fire unless it only contained others."""
+        if fire.has_inner:
+            return
+        if not fire.has_gradients:
+            fire.read_gradients(self._torch)
+        self.num_fires += 1
+        self._steps.add_fire(fire, is_skipped=False)

@@ -1,0 +1,166 @@
+"""Connects the recorder to torch, right after the program has imported it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from typing import Any, Callable, Optional
+
+from . import loss_watch, seed_start
+from .checkpoint_watch import CheckpointWatch
+from .import_audit import record_imports
+from .optimizer_watch import OptimizerWatch
+from .root_module import RootFinder, is_training_call
+from .step_recorder import StepRecorder
+from .stop import Stopper
+
+
+def install(session: Any, torch: Any) -> None:
+    """Seed torch, set determinism if asked for, and install every hook."""
+    session.guarded(seed_start.seed_torch)(session, torch)
+    if session.settings.is_deterministic:
+        session.guarded(_set_deterministic)(torch)
+    session.guarded(_record_torch)(session, torch)
+    session.guarded(CheckpointWatch(session).install)(torch)
+    session.guarded(_watch_process_group)(session, torch)
+    TorchHooks(session, torch).install()
+
+
+def _set_deterministic(torch: Any) -> None:
+    """Prefer deterministic kernels; uninitialised memory stays as it is, filling it hides bugs."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    deterministic = getattr(torch.utils, "deterministic", None)  # torch >= 2.2
+    if deterministic is not None:
+        deterministic.fill_uninitialized_memory = False
+
+
+def _record_torch(session: Any, torch: Any) -> None:
+    """Event torch_imported."""
+    session.event(
+        "torch_imported",
+        version=str(torch.__version__),
+        threads=torch.get_num_threads(),
+        cuda=torch.version.cuda,
+        deterministic=session.settings.is_deterministic,
+    )
+
+
+def _watch_process_group(session: Any, torch: Any) -> None:
+    """Event process_group once the default group exists."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        return
+    original = distributed.init_process_group
+
+    def record() -> None:
+        rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        session.event("process_group", backend=distributed.get_backend(), world_size=world_size, rank=rank)
+
+    record = session.guarded(record)
+
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        record()
+        return result
+
+    distributed.init_process_group = init_process_group
+    defining_module = sys.modules.get(original.__module__)
+    if defining_module is not None and hasattr(defining_module, "init_process_group"):
+        defining_module.init_process_group = init_process_group
+
+
+class TorchHooks:
+    """The hooks of one process and what they report to."""
+
+    def __init__(self, session: Any, torch: Any) -> None:
+        """Create the parts; `install` makes torch call them."""
+        self._session = session
+        self._torch = torch
+        self._steps = StepRecorder(session, torch)
+        self._steps.after_first_step = session.guarded(record_imports)
+        self._stopper = Stopper(session, self._finish_hard)
+        self._optimizers = OptimizerWatch(torch, self._steps)
+        self._has_batch = False
+        self._get_autocast = autocast_reader(torch)
+
+    def install(self) -> None:
+        """Install each hook; one that fails leaves the others working."""
+        guarded, timed, torch = self._session.guarded, self._steps.timed, self._torch
+        self._session.finish_steps = self._steps.finish
+        guarded(self._install_optimizer_hooks)()
+        guarded(loss_watch.watch_backward)(torch, timed(self._on_backward))
+        guarded(loss_watch.watch_scaler)(torch, self._optimizers, self._session)
+        guarded(loss_watch.watch_clipping)(torch, timed(self._steps.add_clip_norm))
+        guarded(RootFinder(torch, timed(self._on_forward), guarded).install)()
+
+    def _install_optimizer_hooks(self) -> None:
+        """Register torch's official global optimizer hooks (the name torch.optim.optimizer is deleted)."""
+        module = importlib.import_module("torch.optim.optimizer")
+        module.register_optimizer_step_pre_hook(self._steps.timed(self._optimizers.before_step))
+        module.register_optimizer_step_post_hook(self._steps.timed(self._optimizers.after_step))
+
+    def _begin_pass(self, where: str) -> None:
+        """Close the step if one is complete, and end the program after the last; may raise SystemExit."""
+        self._steps.begin_pass()
+        if self._steps.has_reached_limit():
+            self._stopper.stop(where)
+
+    def _on_forward(self, module: Any, args: Any, kwargs: Any) -> None:
+        """The root module is about to run."""
+        self._begin_pass("forward")
+        self._record_batch(module, args, kwargs)
+
+    def _on_backward(self, tensors: Any, grad_tensors: Any) -> None:
+        """A backward pass is about to run."""
+        self._begin_pass("backward")
+        for loss in loss_watch.loss_roots(self._torch, tensors, grad_tensors):
+            self._steps.add_loss(loss)
+
+    def _record_batch(self, module: Any, args: Any, kwargs: Any) -> None:
+        """Hash the inputs of a training forward."""
+        if not (module.training and self._torch.is_grad_enabled()):
+            return
+        if not self._has_batch and is_training_call(self._torch, module):
+            self._has_batch = True
+            describe_first_batch(self._session, self._torch, module, args, kwargs)
+        step = self._steps.open_step
+        step.autocast = self._get_autocast()
+        step.batch.add(args, kwargs)
+
+    def _finish_hard(self) -> None:
+        """Before os._exit: what exit handlers would have written."""
+        self._steps.finish()
+        record_imports(self._session)
+
+
+def autocast_reader(torch: Any) -> Callable[[], Optional[str]]:
+    """Return a function that gives e.g. "cpu:bfloat16" while autocast is on, else None.
+
+    Devices are joined by commas. torch 2.4 replaced one function per device by an argument.
+    """
+    kinds = ["cpu"] if torch.version.cuda is None and getattr(torch.version, "hip", None) is None else ["cuda", "cpu"]
+    if hasattr(torch, "get_autocast_dtype"):
+        is_enabled, get_dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
+    else:
+        old_is_enabled = {"cuda": torch.is_autocast_enabled, "cpu": torch.is_autocast_cpu_enabled}
+        old_dtype = {"cuda": torch.get_autocast_gpu_dtype, "cpu": torch.get_autocast_cpu_dtype}
+        is_enabled, get_dtype = (lambda kind: old_is_enabled[kind]()), (lambda kind: old_dtype[kind]())
+
+    def read() -> Optional[str]:
+        names = [f"{kind}:{str(get_dtype(kind)).rsplit('.', 1)[-1]}" for kind in kinds if is_enabled(kind)]
+        return ",".join(names) or None
+
+    return read
+
+
+def describe_first_batch(session: Any, torch: Any, module: Any, args: Any, kwargs: Any) -> None:
+    """Event first_batch: the root's class and the shapes of its tensors."""
+    tensors = [(key, value) for key, value in [*enumerate(args), *kwargs.items()] if isinstance(value, torch.Tensor)]
+    shapes = [[key, list(value.shape), str(value.dtype)] for key, value in tensors]
+    device = next((str(param.device) for param in module.parameters()), None)
+    num_params = sum(param.numel() for param in module.parameters())
+    session.event("first_batch", root=type(module).__qualname__, inputs=shapes, device=device, num_params=num_params)

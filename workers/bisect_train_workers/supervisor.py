@@ -1,0 +1,199 @@
+"""One small process per program: starts it, keeps its log within bounds, ends it and everything it started.
+
+It is run as a file (`python -I supervisor.py`) with its orders as JSON on stdin, and writes its outcome to a file.
+It is a child subreaper, so that ranks in sessions of their own and daemons come to it and not to init. It ends
+everything when its parent or the coordinator is gone, at the time limit, at SIGTERM, and when the program has ended.
+Only the standard library, psutil and two files beside this one are imported: it must start fast and never fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+if __name__ == "__main__":  # -I leaves the script's folder out of the path
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bisect_train_workers import processes
+from bisect_train_workers.bounded_log import BoundedLog
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+_PULSE_S = 0.05
+_STACKS_S = 2.0
+
+
+class Supervisor:
+    """Runs one program to its end. See `run`."""
+
+    def __init__(self, orders: dict[str, Any]) -> None:
+        self._orders = orders
+        self._parent_pid = os.getppid()
+        self._marker = processes.make_marker(orders["probe_id"], os.getpid())
+        self._is_told_to_stop = False
+        self._next_look = 0.0
+        self._child_pid = 0
+
+    def run(self) -> dict[str, Any]:
+        """Run the program; returns the outcome (see `program.Outcome`)."""
+        signal.signal(signal.SIGTERM, self._stop)
+        # Handlers, since the program would inherit SIG_IGN. SIGHUP is the parent's death: it only wakes the loop.
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        tie_to_parent(signal.SIGHUP)
+        started = time.monotonic()
+        try:
+            child = self._start()
+        except OSError as error:
+            return {"start_error": f"{error.strerror}: {error.filename or self._orders['argv'][0]}"}
+        assert child.stdout is not None
+        left: list[int] = []
+        with BoundedLog(Path(self._orders["log"])) as log, child.stdout as pipe:
+            try:
+                why = self._watch(child, pipe, log, started + self._orders["timeout_s"])
+                run_s, status = time.monotonic() - started, child.returncode
+                if why == "timeout":
+                    self._dump_stacks()
+            finally:  # also when the log cannot be written
+                left = self._end_everything(child)
+            _drain(pipe, log)
+            dropped = log.dropped_bytes
+        return {"ended_by": why, "status": status, "run_s": run_s, "left_pids": left, "dropped_bytes": dropped}
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        orders, own_pid = self._orders, os.getpid()
+        child = subprocess.Popen(
+            orders["argv"],
+            cwd=orders["cwd"],
+            env={**orders["env"], processes.MARKER: self._marker},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: tie_to_parent(signal.SIGKILL, parent_pid=own_pid),
+        )
+        self._child_pid = child.pid
+        return child
+
+    def _watch(self, child: subprocess.Popen[bytes], pipe: IO[bytes], log: BoundedLog, deadline: float) -> str:
+        """Feed the log until the program ends or has to be ended; returns why."""
+        os.set_blocking(pipe.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            is_open = True
+            while True:
+                if is_open and selector.select(_PULSE_S):
+                    is_open = _copy(pipe, log)
+                elif not is_open:
+                    time.sleep(_PULSE_S / 5)
+                if child.poll() is not None:
+                    return "itself"
+                if self._is_told_to_stop or self._is_orphan():
+                    return "orders"
+                if time.monotonic() > deadline:
+                    return "timeout"
+
+    def _is_orphan(self) -> bool:
+        """Return whether the worker or the coordinator is gone; also collects dead children now and then."""
+        if os.getppid() != self._parent_pid:
+            return True
+        if time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + 1.0
+        processes.reap_children(self._child_pid)
+        coordinator = self._orders.get("coordinator")
+        return coordinator is not None and not processes.is_same_process(*coordinator)
+
+    def _stop(self, *_: object) -> None:
+        self._is_told_to_stop = True
+
+    def _dump_stacks(self) -> None:
+        """Ask the processes that have a stacks file to write their stacks, and wait until they have."""
+        files = []
+        for process in processes.find_descendants():
+            for file in Path(self._orders["records"]).glob(f"stacks-rank*-pid{process.pid}.txt"):
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(signal.SIGUSR1)
+                    files.append(file)
+        deadline, sizes = time.monotonic() + _STACKS_S, [-1]
+        while files and time.monotonic() < deadline:
+            time.sleep(0.1)
+            before, sizes = sizes, [file.stat().st_size for file in files]
+            if sizes == before and all(sizes):
+                return
+
+    def _end_everything(self, child: subprocess.Popen[bytes]) -> list[int]:
+        def reap() -> None:
+            processes.reap_children(child.pid)
+
+        left = processes.end_all(processes.find_descendants, reap=reap)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+        return left + processes.end_all(lambda: processes.find_marked(self._marker.__eq__), reap=reap)
+
+
+def _copy(pipe: IO[bytes], log: BoundedLog) -> bool:
+    """Move what the pipe holds, 1 MiB at most, to the log; returns whether the pipe is still open."""
+    try:
+        data = os.read(pipe.fileno(), 2**20)
+    except BlockingIOError:
+        return True
+    log.write(data)
+    return bool(data)
+
+
+def _drain(pipe: IO[bytes], log: BoundedLog) -> None:
+    """Move the rest to the log: at most what a pipe can hold, since nobody may write to it any more."""
+    for _ in range(16):
+        try:
+            data = os.read(pipe.fileno(), 2**20)
+        except BlockingIOError:
+            return
+        if not data:
+            return
+        log.write(data)
+
+
+def tie_to_parent(signal_number: int, *, parent_pid: int = 0) -> None:
+    """Have the kernel send a signal when the parent ends (Linux only).
+
+    Args:
+        signal_number: what is sent.
+        parent_pid: the parent as it should be; if it is gone already, this process ends at once. 0: not checked.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+    if parent_pid and os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def become_subreaper() -> None:
+    """Have orphaned descendants handed to this process and not to init (Linux only)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def main() -> None:
+    """Read the orders, run the program, write the outcome beside and rename it."""
+    become_subreaper()
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    orders = json.loads(sys.stdin.buffer.read())
+    outcome = Supervisor(orders).run()
+    path = Path(orders["outcome"])
+    path.with_suffix(".tmp").write_text(json.dumps(outcome), encoding="utf-8")
+    path.with_suffix(".tmp").rename(path)
+
+
+if __name__ == "__main__":
+    main()
