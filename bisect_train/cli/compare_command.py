@@ -47,5 +47,5 @@ def command(left: str, right: str, seed_idx: int, **values: Any) -> int:
         found = run_questions(desk, repository, questions, title=title, quiet=output.quiet, seed_idx=seed_idx)
     fingerprints = [result.fingerprint for _, result in found]
     names = (f"{left} ({commits[0][:8]})", f"{right} ({commits[1][:8]})")
-    make_console(output).print(render_compare(fingerprints[0], fingerprints[1], names=names))
+    make_console(output).print(render_compare(fingerprints[0], fingerprints[1], left_name=names[0], right_name=names[1]))
     return 0 if all(fingerprint.ending.is_healthy for fingerprint in fingerprints) else 1
