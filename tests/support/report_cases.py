@@ -14,6 +14,7 @@ from bisect_train.changes.history import CommitRange
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.observing import observe, rules_for, spec_of_request
 from bisect_train.core.changes import Change, ChangeKind, FilePatch, Point, Variant
+from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint, RankRecord, StepRecord
 from bisect_train.core.probe import MachineFacts, ProbeResult, Rung, RunSettings
 from bisect_train.core.question import ConfigEnd, Limits, Metric, Question, Range
@@ -116,7 +117,7 @@ def make_failure(
     """Return a run that failed after some steps."""
     ranks = make_fingerprint(3.0, seed=seed, num_steps=steps).ranks if steps else (RankRecord(0),)
     ending = Ending(kind, signature=message, message=message, exit_status=1, missing_module=missing)
-    log = f"starting\nTraceback (most recent call last):\n  File \"train.py\", line 3\n{message}\n"
+    log = f'starting\nTraceback (most recent call last):\n  File "train.py", line 3\n{message}\n'
     return ProbeResult("", Fingerprint(ending, ranks), wall_s=2.5, log_tail=log)
 
 
@@ -146,9 +147,7 @@ class Solved:
         stored = StoredBisection("65f0a1b2", 0.0, {}, "what made nano worse?", "finished", None)
         cost = Cost(probes=len(self.probes), cached=3, wall_s=95.0, gpu_s=0.0, rounds=7)
         space = cast(ChangeSpace, self.space)
-        return build_report(
-            stored, self.question, space, self.plan, self.probes, cost=cost, warnings=warnings, inside=inside
-        )
+        return build_report(stored, self.question, space, self.plan, self.probes, cost=cost, warnings=warnings, inside=inside)
 
 
 def play(behave: Behaviour, space: FakeSpace, question: Question | None = None, *, max_probes: int = 400) -> Solved:
@@ -166,9 +165,14 @@ def play(behave: Behaviour, space: FakeSpace, question: Question | None = None, 
             if request.point in space.unbuildable:
                 unbuildable[request.point] = space.unbuildable[request.point]
                 continue
+            try:
+                variant = space.variant(request.point)
+            except UnbuildableError as error:
+                unbuildable[request.point] = str(error)
+                continue
             shown = behave(request.point, request.seed_idx, request.repeat)
             result = shown if isinstance(shown, ProbeResult) else ProbeResult("", shown, wall_s=4.2)
-            spec = spec_of_request(request, space.variant(request.point), FACTS, question)
+            spec = spec_of_request(request, variant, FACTS, question)
             probes.append(StoredProbe(sha(f"probe {len(probes)}")[:16], "65f0a1b2", spec, result, float(len(probes))))
             observations.append(observe(request, result.fingerprint, question))
 

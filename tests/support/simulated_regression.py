@@ -1,4 +1,4 @@
-"""A simulated world for the search: variants with true means, offsets of their own, seeds, bitwise classes, broken stretches."""
+"""A simulated world for the search: variants with true means, offsets, seeds, bitwise classes, broken stretches."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class Solved:
     plan: Plan
     num_probes: int
     num_rounds: int
+    num_attempts: int = 0
 
 
 def solve(world: World, rules: Rules, *, slots: int = 2, max_probes: int = 600) -> Solved:
@@ -77,7 +78,8 @@ def solve(world: World, rules: Rules, *, slots: int = 2, max_probes: int = 600) 
     while len(observations) < max_probes:
         plan = make_plan(rules, Known(observations, unbuildable, (), slots))
         if plan.answer is not None:
-            return Solved(plan.answer, plan, len(observations), num_rounds)
+            attempts = {run.attempt for run in observations} - {0}
+            return Solved(plan.answer, plan, len(observations), num_rounds, len(attempts))
         assert plan.wanted, "a plan without an answer must want something"
         num_rounds += 1
         for request in plan.wanted[:slots]:

@@ -201,9 +201,7 @@ def test_ends_with_a_bad_end_that_crashes_in_a_later_seed_are_flaky() -> None:
 def test_ends_of_null_ranges_separate_in_at_most_about_one_in_a_hundred(any_change: bool) -> None:
     rng, num = np.random.default_rng(5), 400
     num_separated = 0
-    for values in rng.standard_t(4, size=(num, 2, 20)):
-        ends, _ = grow(
-            lambda idx: float(values[0, idx]), lambda idx: float(values[1, idx]), EndRules(LOSS, any_change=any_change)
-        )  # noqa: B023
+    for good, bad in rng.standard_t(4, size=(num, 2, 20)):
+        ends, _ = grow(good.__getitem__, bad.__getitem__, EndRules(LOSS, any_change=any_change))
         num_separated += ends.status is EndsStatus.SEPARATED and ends.criterion is Criterion.STATISTICAL
     assert num_separated <= 0.01 * num + 3 * (0.01 * num) ** 0.5

@@ -98,3 +98,9 @@ def test_is_near_normal_with_an_outlier_says_no_and_without_says_yes() -> None:
 
 def test_summarise_of_one_value_has_no_spread() -> None:
     assert summarise([3.0]).sd == 0.0
+
+
+@given(st.floats(-1e9, 1e9), st.integers(1, 12))
+def test_summarise_of_equal_values_has_no_spread_at_all(value: float, num: int) -> None:
+    summary = summarise([value] * num)
+    assert (summary.mean, summary.sd) == (value, 0.0)

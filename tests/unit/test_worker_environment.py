@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bisect_train_workers.environment import ProbeFolders, program_environment, without_recorder
+from bisect_train_workers.injection import recorder_settings
 
 from bisect_train.core.changes import Variant
 from bisect_train.core.probe import ProbeSpec, Rung, RunSettings
@@ -90,3 +91,12 @@ def test_environment_of_a_judge_has_no_recorder(tmp_path: Path) -> None:
     folders = ProbeFolders(tmp_path / "p", tmp_path / "co", tmp_path / "t")
     assert "PYTHONPATH" not in without_recorder(environment(tmp_path, {}), folders)
     assert without_recorder(environment(tmp_path, {"PYTHONPATH": "/x"}), folders)["PYTHONPATH"] == "/x"
+
+
+def test_recorder_shifts_no_seed_of_a_program_that_is_given_one(tmp_path: Path) -> None:
+    folders = ProbeFolders(tmp_path / "p", tmp_path / "co", tmp_path / "t")
+    for command, seed_idx in ((("x", "--seed={seed}"), 0), (("x",), 3)):
+        spec = ProbeSpec(Variant("0" * 40, "1" * 40, command), Rung(7), 3)
+        told = recorder_settings(spec, RunSettings("python", every_step=True, redirect_from="/r"), folders)
+        assert (told["seed_idx"], told["steps"], told["every_step"]) == (seed_idx, 7, True)
+        assert (told["root"], told["redirect_from"]) == (str(tmp_path / "co"), "/r")

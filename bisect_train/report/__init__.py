@@ -1,0 +1,21 @@
+"""Stored bisection -> `ReportData` -> terminal, HTML, JSON; the live view of a running one; `compare` of two runs."""
+
+from bisect_train.report.compare import render_compare
+from bisect_train.report.data import build_report
+from bisect_train.report.html import render_html
+from bisect_train.report.live import LiveView
+from bisect_train.report.parts import ChangePart, Cost, ReportData
+from bisect_train.report.text import render_text
+from bisect_train.report.wire import report_to_json
+
+__all__ = [
+    "ChangePart",
+    "Cost",
+    "LiveView",
+    "ReportData",
+    "build_report",
+    "render_compare",
+    "render_html",
+    "render_text",
+    "report_to_json",
+]

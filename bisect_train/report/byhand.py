@@ -1,0 +1,110 @@
+"""How to make and run a state by hand: git commands, the config, the training command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from bisect_train.core.changes import GOOD_END, ChangeKind, Point, Variant
+from bisect_train.core.errors import BisectTrainError
+from bisect_train.report.case import Case
+from bisect_train.report.parts import ReproducePart
+from bisect_train.verdict.proof import ClaimKind
+
+COPY = "bisect-by-hand"
+PORT = "29500"
+MAX_CONFIG_CHANGES = 4
+_PLACEHOLDER = re.compile(r"\{(config|out|port|ranks|seed|steps)\}")
+
+
+def reproduce_by_hand(case: Case) -> tuple[ReproducePart, ...]:
+    """Return the commands for the two states that matter most: around the culprit, else the ends."""
+    repo = shlex.quote(case.question.repo)
+    lines = [f"git clone --quiet {repo} {COPY}", f"cd {COPY}", *_prepare(case)]
+    parts = [ReproducePart("A copy to work in, so that your checkout stays as it is", tuple(lines))]
+    for title, point in _states(case):
+        parts.append(ReproducePart(title, _lines_for(case, point)))
+    return tuple(parts)
+
+
+def _states(case: Case) -> tuple[tuple[str, Point], ...]:
+    claims = case.culprit.claims if case.culprit else ()
+    parent = next((result.claim for result in claims if result.claim.kind is ClaimKind.PARENT), None)
+    if parent is not None:
+        return (
+            (f"Just before it ({case.say(parent.healthy)})", parent.healthy),
+            (f"With it ({case.say(parent.sick)})", parent.sick),
+        )
+    return (("The good end", case.good_point), ("The bad end", case.bad_point))
+
+
+def _prepare(case: Case) -> list[str]:
+    settings = case.question.settings
+    lines = []
+    for link in settings.links:
+        lines.append(f"ln -s {shlex.quote(link.source)} {shlex.quote(link.target)}")
+    return lines
+
+
+def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
+    try:
+        lines = list(case.space.reproduce(point))
+        variant: Variant | None = case.space.variant(point)
+    except BisectTrainError as error:
+        return (f"# cannot be built: {error.message}",)
+    config, notes = _config_for(case, point)
+    settings = case.question.settings
+    lines += [_join(_use_python(command, settings.python)) for command in settings.setup]
+    command = variant.command if variant is not None else case.question.command
+    lines += [*notes, _training_line(case, command, config)]
+    steps = case.question.rung.steps
+    if steps is not None:
+        lines.append(f"# the probes were stopped after {steps} optimizer steps")
+    return tuple(lines)
+
+
+def _config_for(case: Case, point: Point) -> tuple[str, list[str]]:
+    """Return the path that stands for the config file and comments on what it must hold."""
+    question = case.question
+    if question.good_config is None or question.bad_config is None:
+        return question.config_path, []
+    good, bad = question.good_config.path, question.bad_config.path
+    changes = [(idx, item) for idx, item in enumerate(case.space.changes) if item.kind is ChangeKind.CONFIG]
+    held = [item for idx, item in changes if point != GOOD_END and point.holds(idx)]
+    left = [item for idx, item in changes if point == GOOD_END or not point.holds(idx)]
+    if not held or question.override:
+        return good, []
+    if not left:
+        return bad, []
+    base, noted, word = (good, held, "with these changes") if len(held) <= len(left) else (bad, left, "without these changes")
+    copy = f"by-hand{re.sub(r'.*(?=[.])', '', base)}"
+    shown = [f"#   {item.title}" for item in noted[:MAX_CONFIG_CHANGES]]
+    if len(noted) > MAX_CONFIG_CHANGES:
+        shown.append(f"#   and {len(noted) - MAX_CONFIG_CHANGES} more: `bisect-train diff` lists them")
+    return copy, [f"cp {shlex.quote(base)} {copy}", f"# then edit {copy}, {word}:", *shown]
+
+
+def _use_python(command: tuple[str, ...], python: str) -> list[str]:
+    first, *rest = command
+    return [python if first in ("python", "python3") else first, *rest]
+
+
+def _training_line(case: Case, command: tuple[str, ...], config: str) -> str:
+    question, rung = case.question, case.question.rung
+    values = {"config": config, "out": "out", "port": PORT, "seed": "0"}
+    values |= {"ranks": str(rung.ranks), "steps": str(rung.steps or "")}
+    has_ranks = any("{ranks}" in part for part in command)
+    filled = [_PLACEHOLDER.sub(lambda match: values[match[1]], part) for part in command if part != "{overrides}"]
+    is_python = bool(filled) and filled[0] in ("python", "python3", question.settings.python)
+    arguments = _use_python(tuple(filled), question.settings.python) if filled else []
+    if rung.ranks > 1 and not has_ranks and is_python:
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(rung.ranks), "--master-port", PORT]
+        arguments = [arguments[0], *launcher, *arguments[1:]]
+    env = [("OMP_NUM_THREADS", str(question.settings.threads)), *question.env]
+    if not question.settings.gpus:
+        env.append(("CUDA_VISIBLE_DEVICES", ""))
+    return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in env), _join(arguments)])
+
+
+def _join(command: list[str]) -> str:
+    return shlex.join(command)

@@ -1,0 +1,235 @@
+"""From a stored bisection to `ReportData`, the single source of all renderers.
+
+Renderers compute nothing: what they show is computed here and in the modules that only this one calls (case, effect, endstory,
+failing, verdicts, wording, coverage, byhand, rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bisect_train.changes.space import ChangeSpace
+from bisect_train.core.changes import Change, ChangeKind
+from bisect_train.core.question import Question
+from bisect_train.core.verdict import VerdictKind
+from bisect_train.report.byhand import reproduce_by_hand
+from bisect_train.report.case import Case, Run, make_case
+from bisect_train.report.coverage import describe_coverage
+from bisect_train.report.effect import measure_effect
+from bisect_train.report.endstory import describe_end, say_symptom, tell_ends
+from bisect_train.report.failing import failing_run, tail_of_log
+from bisect_train.report.parts import (
+    CandidatePart,
+    ChangePart,
+    Cost,
+    CulpritPart,
+    MetricPart,
+    ReportData,
+    TriagePart,
+)
+from bisect_train.report.rows import draw_curves, list_claims, list_probes, make_strip, pick_pair
+from bisect_train.report.verdicts import exit_status_of, kind_of_change
+from bisect_train.report.wording import Wording, list_conditions, word_verdict
+from bisect_train.report.words import REDUCE_WORDS, STAGE_WORDS, say_count, say_divergence, shorten
+from bisect_train.search.terms import Plan
+from bisect_train.store.contract import StoredBisection, StoredProbe
+from bisect_train.verdict.divergence import Divergence, Stage, first_divergence
+from bisect_train.verdict.ends import EndsStatus
+
+CATEGORIES = {
+    "crash": "stopped",
+    "hang": "stopped",
+    "memory": "stopped",
+    "nan": "wont_converge",
+    "worse": "wont_converge",
+    "slower": "slow",
+}
+
+
+def build_report(
+    stored: StoredBisection,
+    question: Question,
+    space: ChangeSpace,
+    plan: Plan,
+    probes: Sequence[StoredProbe],
+    *,
+    cost: Cost,
+    warnings: Sequence[str] = (),
+    inside: Sequence[ChangePart] = (),
+) -> ReportData:
+    """Return everything that a report says about a bisection.
+
+    Args:
+        stored: id and title.
+        question: what was asked.
+        space: its changes.
+        plan: the last plan; without an answer the report says that the bisection is not finished.
+        probes: finished ones, in the order of finishing.
+        cost: as the coordinator counted it.
+        warnings: of the coordinator; those of the probes are added, each once.
+        inside: what the culprit touches (files of a commit), if the caller looked.
+    """
+    case = make_case(question, space, plan, probes)
+    pair = pick_pair(case)
+    divergence = first_divergence(pair[0].fingerprint, pair[1].fingerprint) if pair else None
+    kind = kind_of_change(case, divergence)
+    culprits = _list_culprits(case, inside)
+    wording = word_verdict(case, culprits, kind)
+    found = _Found(divergence, _say_pair(case, pair, divergence), kind, culprits, wording)
+    triage = _triage(case, found, inside)
+    return _assemble(case, stored, found, cost=cost, triage=triage, warnings=_collect_warnings(case, warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the parts of a report share."""
+
+    divergence: Divergence | None
+    divergence_text: str
+    kind: str | None
+    culprits: tuple[CulpritPart, ...]
+    wording: Wording
+
+
+def _assemble(
+    case: Case, stored: StoredBisection, found: _Found, *, cost: Cost, triage: TriagePart, warnings: tuple[str, ...]
+) -> ReportData:
+    metric, ends, changes = case.question.metric, case.ends, case.space.changes
+    has_values = ends.good is not None and ends.bad is not None
+    return ReportData(
+        id=stored.id,
+        kind=case.question.kind,
+        title=stored.title,
+        status=case.answer.status,
+        exit_status=exit_status_of(case),
+        is_finished=case.is_finished,
+        headline=found.wording.headline,
+        summary=found.wording.summary,
+        explanation=found.wording.explanation,
+        kind_of_change=found.kind,
+        metric=MetricPart(metric.name, REDUCE_WORDS.get(metric.reduce, metric.reduce), metric.better, metric.unit),
+        ends=(describe_end(case, "good"), describe_end(case, "bad")),
+        ends_story=tell_ends(case),
+        gap=ends.gap if has_values else None,
+        spread=ends.spread if has_values else None,
+        min_effect=ends.min_effect if has_values else case.question.min_effect,
+        bound=ends.bound,
+        num_changes={kind.value: sum(item.kind is kind for item in changes) for kind in ChangeKind},
+        culprits=found.culprits,
+        candidates=tuple(CandidatePart(_part_of(changes[idx]), share) for idx, share in case.answer.candidates),
+        null_probability=_null_probability(case),
+        claims=list_claims(case),
+        strip=make_strip(case),
+        triage=triage,
+        coverage=describe_coverage(case),
+        cost=cost,
+        num_steps=sum(run.fingerprint.num_steps for run in case.runs),
+        probes=list_probes(case),
+        curves=draw_curves(case),
+        divergence=found.divergence,
+        divergence_text=found.divergence_text,
+        reproduce=reproduce_by_hand(case),
+        warnings=warnings,
+        log_tail=tail_of_log(failing_run(case, case.answer.end)) if case.answer.end else "",
+    )
+
+
+def _part_of(change: Change) -> ChangePart:
+    return ChangePart(change.kind.value, change.id, change.title, change.detail)
+
+
+def _say_pair(case: Case, pair: tuple[Run, Run] | None, divergence: Divergence | None) -> str:
+    if pair is None or case.answer.status == "failed":
+        return ""
+    left, right = (case.say(run.seen.point, width=0) for run in pair)
+    text = say_divergence(divergence, left=left, right=right)
+    if divergence is not None and case.ends.repeats_bitwise is False:
+        text += " The same run repeated differs from itself, too: this may be chance."
+    return text
+
+
+def _list_culprits(case: Case, inside: Sequence[ChangePart]) -> tuple[CulpritPart, ...]:
+    """Return the proved culprits, the largest effect first; `inside` belongs to the first one of the answer.
+
+    A change whose proof was left open is a candidate and no culprit: it is not blamed.
+    """
+    if case.answer.status not in ("isolated", "several"):
+        return ()
+    parts = [
+        CulpritPart(
+            changes=tuple(_part_of(case.space.changes[idx]) for idx in culprit.changes),
+            probability=culprit.probability,
+            effect=measure_effect(case, culprit),
+            necessary=culprit.is_necessary,
+            sufficient=culprit.is_sufficient,
+            conditions=list_conditions(culprit),
+            inside=tuple(inside) if culprit is case.culprit else (),
+        )
+        for culprit in case.answer.culprits
+    ]
+    return tuple(sorted(parts, key=_size_of_effect, reverse=True))
+
+
+def _size_of_effect(part: CulpritPart) -> float:
+    return abs(part.effect.bad - part.effect.good) if part.effect else 0.0
+
+
+def _null_probability(case: Case) -> float | None:
+    """Return how probable it is that the ends do not differ at all, None if it is not known.
+
+    Separated by a failure or by bits: 0. Separated by values: the p value of the look that decided, the share of ranges
+    without a regression that would look like this. Bitwise equal: 1. Bounded: 0.95, the confidence of the bound.
+    """
+    ends = case.ends
+    if ends.status is EndsStatus.SEPARATED:
+        return ends.p_value or 0.0
+    if ends.status is EndsStatus.SAME:
+        return 1.0 if case.are_ends_equal else 0.95
+    return (ends.p_value or 0.0) if ends.status is EndsStatus.BETTER else None
+
+
+def _triage(case: Case, found: _Found, inside: Sequence[ChangePart]) -> TriagePart:
+    divergence, kind = found.divergence, found.kind
+    if case.ends.status is not EndsStatus.SEPARATED:
+        return TriagePart()
+    symptom = shorten(say_symptom(case), 300) if case.is_symptom else None
+    evidence = [symptom] if symptom else []
+    evidence += [found.divergence_text] if divergence is not None else []
+    evidence += _waiting_places(case) if kind == "hang" else []
+    look_first = [part.id for part in inside]
+    is_stage = divergence is not None and divergence.stage not in (Stage.ENDING, Stage.TIME_AND_MEMORY)
+    look_first += [STAGE_WORDS[divergence.stage]] if divergence is not None and is_stage else []
+    category = CATEGORIES.get(kind or "")
+    first_bad = next(iter(case.at(case.bad_point, attempt=0)), None)
+    if kind == "crash" and first_bad is not None and first_bad.fingerprint.num_steps == 0:
+        category = "wont_start"
+    return TriagePart(category, symptom, divergence.stage.value if divergence else None, tuple(evidence), tuple(look_first))
+
+
+def _waiting_places(case: Case) -> list[str]:
+    """Return where each process of a hanging run waits: the innermost frame of its dumped stack."""
+    for run in case.at(case.bad_point):
+        places = []
+        for name, text in run.probe.result.stacks:
+            frame = next((line.strip() for line in text.splitlines() if line.startswith((" ", "\t"))), "")
+            places += [f"{name} waits at: {frame}"] if frame else []
+        if places:
+            return places
+    return []
+
+
+def _collect_warnings(case: Case, warnings: Sequence[str]) -> tuple[str, ...]:
+    found = [*warnings, *(text for run in case.runs for text in run.probe.result.warnings)]
+    others = [k for k, item in case.plan.evidence.items() if item.verdict is VerdictKind.OTHER]
+    if others:
+        found.append(f"{say_count(len(others), 'version')} unlike both ends: another change shows there, too")
+    copies = _num_copies(case)
+    if copies and not case.ends.are_seeds_inert:
+        found.append(f"{say_count(copies, 'run')} with another seed gave the bits of seed 0 and count as none")
+    return tuple(dict.fromkeys(found))
+
+
+def _num_copies(case: Case) -> int:
+    sides = (case.ends.good_digests, case.ends.bad_digests)
+    return sum(idx > 0 and bool(digest) and digest == side.get(0) for side in sides for idx, digest in side.items())

@@ -1,0 +1,51 @@
+"""The report as one HTML page that needs no network: text and tables by jinja2 (everything escaped), pictures by plotly."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from bisect_train.report.parts import ReportData
+from bisect_train.report.words import KIND_NAMES, say_count, say_number, say_seconds, say_share, say_spread
+
+
+def render_html(report: ReportData) -> str:
+    """Return the page."""
+    # plotly takes half a second to import and is needed only here
+    from bisect_train.report.figures import curves_figure, script_of_plotly, strip_figure
+
+    curves, strip = curves_figure(report), strip_figure(report)
+    return _template().render(
+        report=report,
+        curves=Markup(curves),
+        strip=Markup(strip),
+        script=Markup(script_of_plotly()) if curves or strip else "",
+    )
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("bisect_train.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": say_number,
+        "seconds": say_seconds,
+        "share": say_share,
+        "count": say_count,
+        "short": _short_id,
+    }
+    environment.globals |= {"say_spread": say_spread, "kind_names": {kind.value: name for kind, name in KIND_NAMES.items()}}
+    return environment.get_template("report.html.j2")
+
+
+def _short_id(text: str) -> str:
+    """Return 8 digits of a commit, other ids whole."""
+    is_commit = len(text) == 40 and all(letter in "0123456789abcdef" for letter in text)
+    return text[:8] if is_commit else text

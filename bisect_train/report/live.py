@@ -1,0 +1,168 @@
+"""The live view of a running bisection: what is left of the range, probes in flight, the belief over the changes.
+
+On a terminal a small picture that is redrawn; in a pipe or in CI one plain line per event that matters. It listens to the
+coordinator and must never disturb it: a failure to draw ends the view, not the bisection.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.events import (
+    CoordinatorEvent,
+    PlanMade,
+    ProbeDone,
+    ProbeGone,
+    ProbeMoved,
+    ProbeStarted,
+)
+from bisect_train.core.question import Question
+from bisect_train.report.live_state import Finished, InFlight, LiveState, draw_state, say_phase
+from bisect_train.report.words import say_count, say_ending, say_number, say_point, say_seconds
+from bisect_train.search.terms import Phase, Request
+from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.evidence import judge_variant
+from bisect_train.verdict.outcome import Observation, OutcomeKind
+
+NUM_FINISHED = 5
+SUBJECT_WIDTH = 44
+REFRESH_PER_S = 4.0
+
+
+class LiveView:
+    """A listener for a coordinator's events, and the context in which it draws.
+
+    Args:
+        console: where to draw; plain lines if it is no terminal.
+        space: the changes, for their names.
+        question: the metric, for verdicts.
+        quiet: draw nothing at all.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        space: ChangeSpace,
+        question: Question,
+        quiet: bool = False,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._space = space
+        self._question = question
+        self._clock = clock
+        self._is_on = not quiet
+        self._started_s = clock()
+        self._state = LiveState(space.changes, is_ascii=not console.encoding.lower().startswith("utf"))
+        self._live: Live | None = None
+        self._guard = threading.Lock()  # rich draws in a thread of its own
+
+    def __enter__(self) -> LiveView:
+        """Begin to draw."""
+        if self._is_on and self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._draw, console=self._console, refresh_per_second=REFRESH_PER_S, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop drawing; the picture goes, what it showed is in the report."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def __call__(self, event: CoordinatorEvent) -> None:
+        """Take in one event; never raises."""
+        if not self._is_on:
+            return
+        try:
+            with self._guard:
+                self._take(event)
+        except Exception:  # a listener is an edge: the bisection goes on without a picture
+            self._is_on = False
+
+    def _draw(self) -> RenderableType:
+        elapsed_s = self._clock() - self._started_s
+        with self._guard:
+            return draw_state(self._state, elapsed_s=elapsed_s, width=self._console.width)
+
+    def _line(self, text: str) -> None:
+        """Print one plain line where there is no picture."""
+        if self._live is None:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.file.flush()
+
+    # ---- events --------------------------------------------------------------------------------------------------
+
+    def _take(self, event: CoordinatorEvent) -> None:
+        if isinstance(event, PlanMade):
+            self._take_plan(event)
+        elif isinstance(event, ProbeStarted):
+            self._state.in_flight[event.key] = InFlight(self._say_run(event.request, width=0), "starts")
+        elif isinstance(event, ProbeMoved):
+            self._take_progress(event)
+        elif isinstance(event, ProbeDone):
+            self._take_result(event)
+        else:
+            self._take_loss(event)
+
+    def _take_plan(self, event: PlanMade) -> None:
+        state, plan = self._state, event.plan
+        is_new = state.plan is None or state.plan.phase is not plan.phase
+        num_left = state.num_left
+        state.plan, state.num_probes, state.num_reused = plan, event.num_probes, event.num_reused
+        if is_new and plan.phase is not Phase.DONE:
+            self._line(say_phase(plan, self._space.changes))
+        elif plan.phase is Phase.SEARCH and state.num_left < num_left:
+            self._line(f"  {say_count(state.num_left, 'change')} left: {state.say_range()}")
+
+    def _take_progress(self, event: ProbeMoved) -> None:
+        progress = event.progress
+        probe = self._state.in_flight.get(progress.job_id)
+        if probe is not None:
+            probe.phase, probe.step, probe.loss = progress.phase, progress.step, progress.loss
+
+    def _take_result(self, event: ProbeDone) -> None:
+        seen, result = event.observation, event.result
+        self._state.in_flight.pop(event.key, None)
+        request = Request(seen.point, seen.seed_idx, seen.repeat, seen.attempt, seen.proof_of)
+        time_text = "reused" if event.is_reused else say_seconds(result.wall_s)
+        steps = say_count(result.fingerprint.num_steps, "step")
+        shown = self._say_value(seen) or say_ending(result.fingerprint.ending)
+        done = Finished(self._say_run(request, width=0), shown, self._say_verdict(seen), f"{steps}  {time_text}")
+        self._state.finished = [*self._state.finished[-(NUM_FINISHED - 1) :], done]
+        verdict = f"  {done.verdict}" if done.verdict else ""
+        self._line(f"  {self._say_run(request)}  {done.value}{verdict}  {done.cost}")
+
+    def _take_loss(self, event: ProbeGone) -> None:
+        self._state.in_flight.pop(event.key, None)
+        if event.reason != "obsolete":
+            self._line(f"  {self._say_run(event.request)}  {'lost' if event.key else 'cannot be built'}: {event.reason}")
+
+    # ---- words ---------------------------------------------------------------------------------------------------
+
+    def _say_run(self, request: Request, *, width: int = SUBJECT_WIDTH) -> str:
+        again = f" again {request.repeat}" if request.repeat else ""
+        return f"{say_point(request.point, self._space, width=width)}  seed {request.seed_idx}{again}"
+
+    def _say_value(self, seen: Observation) -> str:
+        if seen.outcome.kind is OutcomeKind.MEASURED and seen.outcome.value is not None:
+            return f"{self._question.metric.name} {say_number(seen.outcome.value, unit=self._question.metric.unit)}"
+        return ""
+
+    def _say_verdict(self, seen: Observation) -> str:
+        """Return what one run alone says, "" while the ends are open."""
+        plan = self._state.plan
+        if plan is None or plan.ends.status is not EndsStatus.SEPARATED:
+            return ""
+        return judge_variant([seen], plan.ends, self._question.metric).verdict.value

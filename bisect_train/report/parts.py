@@ -1,0 +1,292 @@
+"""What a report says, as values: the single source of the terminal, HTML and JSON. Nothing is computed here or in a renderer.
+
+Numbers are in the metric's unit unless their name says otherwise; standard deviations are over seeds, n - 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bisect_train.verdict.divergence import Divergence
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a bisection cost, as its coordinator counted it.
+
+    Attributes:
+        probes: runs made for it.
+        cached: results that earlier bisections had.
+        wall_s: time from start to end, seconds.
+        gpu_s: GPUs times seconds that the probes held them.
+        rounds: times that a batch of probes was planned, 0 if not counted.
+        pruned: probes that were stopped because their result no longer mattered.
+    """
+
+    probes: int
+    cached: int
+    wall_s: float
+    gpu_s: float
+    rounds: int = 0
+    pruned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePart:
+    """A change, or something inside one: kind of report.json, id, one line for a person."""
+
+    kind: str
+    id: str
+    title: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPart:
+    """The metric that decided: its name, how a run's values become one number (in words), which way is better, unit."""
+
+    name: str
+    reduce: str
+    better: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndPart:
+    """One end.
+
+    Attributes:
+        name: good or bad.
+        revision: 40 hex digits.
+        config: path of its config file, "" when the config travels with the commit.
+        mean, sd, num: of the metric over seeds; None and 0 without values.
+        repeats_bitwise: the same seed gave the same bits again; None while unknown.
+        ending: how its runs ended, in words.
+    """
+
+    name: str
+    revision: str
+    config: str
+    mean: float | None
+    sd: float | None
+    num: int
+    repeats_bitwise: bool | None
+    ending: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectPart:
+    """How big a culprit's effect is, by the proof's fresh runs: its parent (good) against itself (bad).
+
+    Attributes:
+        share: of the gap between the ends that this change explains; None if the gap is not known.
+        share_low, share_high: 95 % confidence interval, None if there are too few runs for one.
+        spread_from: where the standard deviations come from: fresh runs, or the ends' seeds.
+    """
+
+    metric: str
+    unit: str
+    good: float
+    bad: float
+    good_sd: float | None
+    bad_sd: float | None
+    num_good: int
+    num_bad: int
+    share: float | None
+    share_low: float | None
+    share_high: float | None
+    spread_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPart:
+    """One claim of the proof in words.
+
+    Attributes:
+        kind: parent, heals or breaks.
+        text: the claim as a sentence.
+        status: held, failed, open or could not be run.
+        how: `bitwise equal`, `p = 0.0003` ...
+        healthy, sick: what was compared.
+        num_healthy, num_sick: fresh runs of each.
+        jump: sick - healthy, positive when worse, or None.
+        reason: one sentence or "".
+    """
+
+    kind: str
+    text: str
+    status: str
+    how: str
+    healthy: str
+    sick: str
+    num_healthy: int
+    num_sick: int
+    jump: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CulpritPart:
+    """A culprit: one change, or a pair that acts together only."""
+
+    changes: tuple[ChangePart, ...]
+    probability: float
+    effect: EffectPart | None
+    necessary: bool | None
+    sufficient: bool | None
+    conditions: tuple[str, ...]
+    inside: tuple[ChangePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePart:
+    """A change that could be the one, with the probability that it is."""
+
+    change: ChangePart
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class StripPart:
+    """One change in the posterior strip: its number from 1, what it is, its probability, whether it is named."""
+
+    number: int
+    label: str
+    probability: float
+    is_culprit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CoveragePart:
+    """What a probe was, and what it can and cannot see, in words."""
+
+    steps: int
+    ranks: int
+    rung: str
+    covers: tuple[str, ...]
+    cannot_see: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePart:
+    """One row of the probe table.
+
+    Attributes:
+        key: identity.
+        what: what ran, in words.
+        subject: title of the last change of a version, "" otherwise.
+        purpose: ends, search, or proof n.
+        ending: how it ended, in words; `outcome` is the same in one or two.
+        value: of the metric, or None.
+        verdict: in words: good, bad, unlike both ends, untestable, undecided, or what an end's run showed.
+        log_tail: last lines of its output when it failed.
+    """
+
+    key: str
+    point: str
+    what: str
+    subject: str
+    purpose: str
+    seed_idx: int
+    repeat: int
+    ending: str
+    outcome: str
+    steps: int
+    value: float | None
+    verdict: str
+    wall_s: float
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePart:
+    """The metric's values of one run; `role` is good, bad, parent or culprit."""
+
+    role: str
+    label: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TriagePart:
+    """The first look at a failure: category of report.json, symptom, stage, evidence, where to look."""
+
+    category: str | None = None
+    symptom: str | None = None
+    stage: str | None = None
+    evidence: tuple[str, ...] = ()
+    look_first: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReproducePart:
+    """Commands that make and run one state by hand: a title and the lines of a shell."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Everything that a report says.
+
+    Attributes:
+        id: of the bisection.
+        kind: run or check.
+        title: the question in one line.
+        status: of report.json.
+        exit_status: of DESIGN's table.
+        is_finished: false when the bisection has no answer yet.
+        headline: the verdict in a few words.
+        summary: the verdict in one sentence.
+        explanation: further sentences: what was compared, how sure, what would help.
+        kind_of_change: of report.json.
+        metric: that decided.
+        ends: good, bad.
+        ends_story: how the ends were told apart, in sentences.
+        gap, spread, min_effect, bound: of the ends; None where unknown.
+        num_changes: by kind.
+        null_probability: that ends which do not differ would look like this; None if unknown.
+        log_tail: the last lines of an end that could not be run.
+    """
+
+    id: str
+    kind: str
+    title: str
+    status: str
+    exit_status: int
+    is_finished: bool
+    headline: str
+    summary: str
+    explanation: tuple[str, ...]
+    kind_of_change: str | None
+    metric: MetricPart
+    ends: tuple[EndPart, EndPart]
+    ends_story: tuple[str, ...]
+    gap: float | None
+    spread: float | None
+    min_effect: float | None
+    bound: float | None
+    num_changes: dict[str, int]
+    culprits: tuple[CulpritPart, ...]
+    candidates: tuple[CandidatePart, ...]
+    null_probability: float | None
+    claims: tuple[ClaimPart, ...]
+    strip: tuple[StripPart, ...]
+    triage: TriagePart
+    coverage: CoveragePart
+    cost: Cost
+    num_steps: int
+    probes: tuple[ProbePart, ...]
+    curves: tuple[CurvePart, ...]
+    divergence: Divergence | None
+    divergence_text: str
+    reproduce: tuple[ReproducePart, ...]
+    warnings: tuple[str, ...]
+    log_tail: str = ""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the question has its answer: a culprit, or no regression where that was asked."""
+        return self.status in ("isolated", "several") or self.exit_status == 0

@@ -1,0 +1,278 @@
+"""The verdict in sentences: what was found, how big, how sure, and where nothing was found, what would help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bisect_train.core.verdict import Criterion, VerdictKind
+from bisect_train.report.case import Case
+from bisect_train.report.endstory import say_symptom
+from bisect_train.report.failing import say_failed_end, say_no_metric
+from bisect_train.report.parts import CulpritPart, EffectPart
+from bisect_train.report.words import name_change, name_changes, say_count, say_number, say_share, say_spread, shorten
+from bisect_train.search.terms import Culprit, Phase
+from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.proof import LEVEL, ClaimKind, ClaimStatus
+
+MEASURED = ("t", "permutation", "value")  # a claim that failed by one of these was not shown; that is not its opposite
+PHASES = {
+    Phase.ENDS: "the ends are being compared",
+    Phase.BASE: "the merge base is being tested",
+    Phase.SEARCH: "the search goes on",
+    Phase.PROOF: "the proof is not complete",
+    Phase.PARTNER: "a partner of the change is being looked for",
+    Phase.DONE: "done",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The verdict in words: a few, one sentence, further sentences."""
+
+    headline: str
+    summary: str
+    explanation: tuple[str, ...] = ()
+
+
+def word_verdict(case: Case, culprits: tuple[CulpritPart, ...], kind: str | None) -> Wording:
+    """Return the verdict in words."""
+    status = case.answer.status
+    if not case.is_finished:
+        return Wording("Not finished", f"Not finished: {PHASES[case.plan.phase]}. {_say_left(case)}".rstrip(), ())
+    if status in ("isolated", "several") and culprits:
+        return _word_culprits(case, culprits, kind)
+    if status in ("candidates", "drift", "budget"):
+        return _word_candidates(case)
+    if status == "no_regression":
+        return Wording("No regression", _say_no_regression(case), _helps(case))
+    if status == "not_reproduced":
+        headline = "Cannot tell" if case.question.kind == "check" else "Not reproduced"
+        return Wording(headline, f"{headline}: {_say_not_reproduced(case)}", _helps(case))
+    if status == "fixed_before":
+        remedy = "Choose a good end that is an ancestor of the bad end."
+        return Wording("Fixed before", f"Fixed before: {case.answer.reason}.", (remedy,))
+    return _word_failed(case)
+
+
+def _word_failed(case: Case) -> Wording:
+    no_metric = case.ends.status is EndsStatus.NO_METRIC
+    what, remedy = say_no_metric(case) if no_metric else say_failed_end(case)
+    headline = "No answer: the ends could not be compared"
+    return Wording(headline, _with_stop(what), (remedy, "Nobody is blamed: no search was run."))
+
+
+def _with_stop(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+# ---- found ---------------------------------------------------------------------------------------------------------
+
+
+def _word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | None) -> Wording:
+    first = culprits[0]
+    changes = [case.space.changes[idx] for idx in case.answer.culprits[0].changes]
+    name = name_changes(changes)
+    verb = "make" if len(changes) > 1 else "makes"
+    together = " together" if len(changes) > 1 else ""
+    summary = f"{name[0].upper()}{name[1:]}{together} {verb} {_say_harm(case, first.effect, kind)}."
+    if len(culprits) > 1:
+        others = "; ".join(f"{item.changes[0].kind} {item.changes[0].id[:12]}" for item in culprits[1:])
+        summary = f"{len(culprits)} changes each make it worse; the largest: {summary[:-1]}; also: {others}."
+    found = {"better": "Found the change", "numerics_only": "Found the change of the numbers"}
+    headline = found.get(kind or "", "Found the culprit") + (": two changes together" if len(changes) > 1 else "")
+    return Wording(headline, summary, (*_say_size(case, first.effect), *_say_sureness(case, first)))
+
+
+def _say_harm(case: Case, effect: EffectPart | None, kind: str | None) -> str:
+    metric = case.question.metric.name
+    if case.is_symptom:
+        return _say_failing(case, effect, kind)
+    if kind in ("numerics_only", "data_order"):
+        what = "the order of the data change" if kind == "data_order" else "the numbers change"
+        return f"{what} without a worsening of {metric} that could be shown"
+    word = "better" if kind == "better" else "worse"
+    if effect is None:
+        return f"{metric} {word}"
+    steps = case.question.rung.steps
+    runs = f"{effect.num_good} + {effect.num_bad} fresh runs" + (f" of {say_count(steps, 'step')}" if steps else "")
+    values = f"{say_number(effect.good)} -> {say_number(effect.bad, unit=case.unit)}"
+    sds = [sd for sd in (effect.good_sd, effect.bad_sd) if sd is not None]
+    spread = f"sd {max(sds):.2g}, " if sds else ""
+    return f"{metric} {word}: {values} ({say_number(effect.bad - effect.good, signed=True)}, {spread}{runs})"
+
+
+def _say_failing(case: Case, effect: EffectPart | None, kind: str | None) -> str:
+    if case.ends.criterion is Criterion.JUDGE:
+        said = "the judging command say bad"
+    else:
+        harms = {"hang": "training hang", "slower": "training hit its time limit"}
+        harms["nan"] = f"{case.question.metric.name} NaN or infinite"
+        said = harms.get(kind or "", "training fail")
+        said += f" ({shorten(say_symptom(case), 120)})" if kind in ("crash", "memory") else ""
+    if effect is None:
+        return said
+    num_good, num_bad = round(effect.good * effect.num_good), round(effect.bad * effect.num_bad)
+    with_it = f"{num_bad} of {say_count(effect.num_bad, 'fresh run')} with it"
+    return f"{said}: {with_it}, {num_good} of {effect.num_good} without"
+
+
+def _say_size(case: Case, effect: EffectPart | None) -> tuple[str, ...]:
+    if effect is None or case.is_symptom:
+        return ()
+    source = "" if effect.spread_from == "fresh runs" else f" over {effect.spread_from}"
+    good = say_spread(effect.good, effect.good_sd, effect.num_good, unit=effect.unit, source=source)
+    bad = say_spread(effect.bad, effect.bad_sd, effect.num_bad, unit=effect.unit, source=source)
+    text = f"How big: {effect.metric} is {good} just before it and {bad} with it."
+    if effect.share is None:
+        return (text,)
+    if effect.share_low is None or effect.share_high is None:
+        interval = "too few runs for an interval"
+    elif effect.share_low == effect.share_high:
+        inert = "exactly: seeds change nothing here"
+        interval = inert if case.ends.are_seeds_inert else "exactly: the runs show the values of the ends"
+    else:
+        interval = f"95 % interval {100 * effect.share_low:.0f} to {100 * effect.share_high:.0f} %"
+    return (f"{text} It explains {100 * effect.share:.0f} % of the gap between the ends ({interval}).",)
+
+
+def _say_sureness(case: Case, culprit: CulpritPart) -> tuple[str, ...]:
+    attempt = max(1, case.proof_attempt(case.answer.culprits[0].changes))
+    held = [result for result in case.answer.culprits[0].claims if result.status is ClaimStatus.HELD]
+    is_bitwise = bool(held) and all(result.how == "bitwise" for result in held)
+    if is_bitwise:
+        proof = "fresh runs, which the search had not seen, gave bit for bit what the ends give"
+    elif case.is_symptom:
+        proof = "fresh runs, which the search had not seen, failed with it and did not fail without it, every time"
+    else:
+        level = f"{100 * LEVEL / 2**attempt:.3g} %"
+        proof = f"fresh runs, which the search had not seen, confirmed it; each claim was tested at an error of {level}"
+    text = f"How sure: the search gave it a probability of {say_share(culprit.probability)}; then {proof}."
+    return (text, *_say_roles(case, culprit))
+
+
+def _say_roles(case: Case, culprit: CulpritPart) -> tuple[str, ...]:
+    if culprit.necessary and culprit.sufficient:
+        if len(culprit.changes) == 1:
+            return ("Without it the bad end is healthy; with it alone the good end is sick.",)
+        return ("Without the first the bad end is healthy; with both the good end is sick; the second alone is not enough.",)
+    said = ["Without it the bad end is healthy."] if culprit.necessary else []
+    said += [f"Note: {condition}." for condition in culprit.conditions]
+    if None in (culprit.necessary, culprit.sufficient):
+        said.append(_say_sides(case))
+    return tuple(said)
+
+
+def _say_sides(case: Case) -> str:
+    """Return what stands in for a claim that could not be run: the states on both sides of the change agree."""
+    change = case.answer.culprits[0].changes[-1]
+    kinds = {version: item.verdict for version, item in case.plan.evidence.items()}
+    num_good = sum(kind is VerdictKind.GOOD for version, kind in kinds.items() if version <= change)
+    num_bad = sum(kind is VerdictKind.BAD for version, kind in kinds.items() if version > change)
+    before, after = say_count(num_good, "tested version"), say_count(num_bad, "tested version")
+    return f"In its place the two sides agree: {before} before it good, {after} from it on bad, none the other way."
+
+
+# ---- not found -----------------------------------------------------------------------------------------------------
+
+
+def _word_candidates(case: Case) -> Wording:
+    headlines = {"budget": "Budget spent", "drift": "No single change stands out"}
+    headline = headlines.get(case.answer.status, "Not narrowed to one change")
+    explanation = []
+    for culprit in case.answer.culprits:
+        name = name_changes([case.space.changes[idx] for idx in culprit.changes])
+        explanation.append(f"Nearest to an answer is {name}, but {'; '.join(list_conditions(culprit))}.")
+    if case.ends.status is EndsStatus.SEPARATED:
+        explanation.append("The ends do differ: a regression is there. No change is proved, so none is blamed.")
+    return Wording(headline, f"{headline}: {_say_left(case)}", tuple(explanation))
+
+
+def list_conditions(culprit: Culprit) -> tuple[str, ...]:
+    """Return what restricts a culprit, in words: a partner, another change, a claim that could not be run."""
+    if len(culprit.changes) > 1:
+        return ("the changes act together; the last one alone leaves the good end healthy",)
+    reasons = {result.claim.kind: result.reason for result in culprit.claims}
+    is_measured = any(result.claim.kind is ClaimKind.HEALS and result.how in MEASURED for result in culprit.claims)
+    said = []
+    if culprit.is_necessary is False and is_measured:
+        said.append(f"that the bad end heals without it could not be shown ({reasons[ClaimKind.HEALS]})")
+    elif culprit.is_necessary is False:
+        said.append("without it the bad end is still bad, so at least one other change makes it worse too")
+    if culprit.is_necessary is None:
+        said.append(f"it could not be left out of the bad end ({reasons.get(ClaimKind.HEALS) or 'not run'})")
+    if culprit.is_sufficient is False:
+        said.append("alone on the good end it leaves the run healthy, so it needs something else from the range")
+    if culprit.is_sufficient is None:
+        said.append(f"it could not be put on the good end alone ({reasons.get(ClaimKind.BREAKS) or 'not run'})")
+    return tuple(said)
+
+
+def _say_left(case: Case) -> str:
+    answer, total = case.answer, len(case.space.changes)
+    reason = f"{_with_stop(answer.reason)} " if case.is_finished else ""
+    if not answer.candidates:
+        is_open = case.ends.status is EndsStatus.OPEN
+        return f"{reason}The ends were not told apart yet." if is_open else reason.rstrip()
+    idx, probability = answer.candidates[0]
+    best = f"most probable is {name_change(case.space.changes[idx])} with {say_share(probability)}"
+    if len(answer.candidates) == 1:
+        return f"{reason}Of {total} changes, the {best}."
+    return f"{reason}{len(answer.candidates)} of {total} changes could be the one; {best}."
+
+
+def _say_no_regression(case: Case) -> str:
+    ends, unit, metric = case.ends, case.unit, case.question.metric.name
+    steps = _say_extent(case)
+    if case.is_symptom:
+        return f"No regression: {case.answer.reason}, {steps}."
+    if ends.status is EndsStatus.BETTER:
+        return f"No regression: the bad end is better, {metric} {_say_both(case)}, {steps}."
+    if case.are_ends_equal:
+        num = len(ends.good_digests.keys() & ends.bad_digests.keys())
+        return f"No regression: both ends are bitwise equal on {say_count(num, 'seed')}, {steps}."
+    if ends.are_seeds_inert:
+        gap, smallest = say_number(ends.gap, unit=unit, signed=True), say_number(ends.min_effect, unit=unit)
+        return f"No regression: {metric} {_say_both(case)} ({gap}, under {smallest}, the smallest that counts), {steps}."
+    bound, smallest = say_number(ends.bound, unit=unit), say_number(ends.min_effect, unit=unit)
+    return (
+        f"No regression: with 95 % confidence the bad end's {metric} is worse by at most {bound}, less than {smallest}, "
+        f"the smallest that counts; {_say_both(case)}, {steps}."
+    )
+
+
+def _say_not_reproduced(case: Case) -> str:
+    ends, metric = case.ends, case.question.metric.name
+    steps = _say_extent(case)
+    if ends.status is EndsStatus.FLAKY:
+        return f"the bad end is not bad every time, {steps}: {case.answer.reason}."
+    if ends.good is None or ends.bad is None:
+        return f"{case.answer.reason}, {steps}."
+    could = f"; the bad end could still be worse by up to {say_number(ends.bound, unit=case.unit)} (95 % bound)"
+    bound = could if ends.bound is not None else ""
+    return f"the ends do not separate, {steps}: {metric} {_say_both(case)}{bound}."
+
+
+def _say_both(case: Case) -> str:
+    good, bad = case.ends.good, case.ends.bad
+    if good is None or bad is None:
+        return "without values"
+    sides = [say_spread(part.mean, part.sd if part.num > 1 else None, part.num, unit=case.unit) for part in (good, bad)]
+    return f"{sides[0]} at the good end against {sides[1]} at the bad end"
+
+
+def _say_extent(case: Case) -> str:
+    rung = case.question.rung
+    steps = "in runs to the end" if rung.steps is None else f"over {say_count(rung.steps, 'step')}"
+    return f"{steps} on {say_count(rung.ranks, 'rank')}"
+
+
+def _helps(case: Case) -> tuple[str, ...]:
+    """Return what could show a regression that this probe did not show."""
+    rung = case.question.rung
+    if case.ends.status is EndsStatus.FLAKY:
+        return ("What would help: a probe that fails every time (more steps, more ranks), or `--judge CMD`.",)
+    steps = "" if rung.steps is None else f"more steps (`--steps {4 * rung.steps}` or `--steps end`), "
+    return (
+        f"What would show more: {steps}more seeds (`--seeds {2 * case.question.limits.max_seeds}`), or another metric "
+        f"(`--metric grad_norm`, or one of your log).",
+    )

@@ -1,0 +1,220 @@
+"""First divergence: where two runs of the same seed first differ, and which stage of training that points to.
+
+Steps are compared in order; within a step the signals in causal order, so that the first difference is the nearest to the cause
+that was recorded:
+
+    environment -> data -> initial parameters -> forward loss -> gradient -> clipping -> learning rate -> updated parameters
+    -> ending -> time and memory
+
+Values are compared bitwise (NaN equals NaN). A signal that one of the runs did not record is not compared: a missing hash is no
+difference. Parameters are hashed after the optimizer's step, so what differs in the parameters before step 0 shows as a number
+of parameters, as their type, or as the forward loss of step 0.
+Only time and memory are compared by size: they never repeat bitwise, and count only when everything else is equal.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from bisect_train.core.fingerprint import Fingerprint, RankRecord, StepRecord
+
+SLOWER_FACTOR = 1.5  # chosen, not measured: well above what a shared machine does to the median of equal steps
+MEMORY_FACTOR = 1.2  # chosen, not measured
+SAME_NORM_SHARE = 1e-5  # two ways to add up one norm in single precision agree to this share
+_UNCOMPARED_FACTS = frozenset({"executable", "channel", "recorder"})
+
+
+class Stage(str, Enum):
+    """The stages of training, in causal order."""
+
+    ENVIRONMENT = "environment"
+    DATA = "data"
+    INITIAL_PARAMETERS = "initial_parameters"
+    FORWARD = "forward"
+    GRADIENT = "gradient"
+    CLIPPING = "clipping"
+    LEARNING_RATE = "learning_rate"
+    UPDATED_PARAMETERS = "updated_parameters"
+    ENDING = "ending"
+    TIME_AND_MEMORY = "time_and_memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first difference of two runs.
+
+    Attributes:
+        stage: of training.
+        signal: name of the recorded value.
+        step: 0-based optimizer step, None where no step is meant.
+        rank: rank that showed it.
+        left, right: the two values, as text in full precision.
+    """
+
+    stage: Stage
+    signal: str
+    step: int | None
+    rank: int
+    left: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of two runs side by side; None where a run did not record the value.
+
+    Attributes:
+        step: 0-based index.
+        losses, grad_norms, clip_norms, lrs: (left, right); gradient norms after clipping, `clip_norms` before it, the learning
+            rate of the first parameter group.
+        loss_delta: right - left.
+        has_equal_params, has_equal_batch: bitwise; None when one of the hashes is missing.
+    """
+
+    step: int
+    losses: tuple[float | None, float | None]
+    loss_delta: float | None
+    grad_norms: tuple[float | None, float | None]
+    clip_norms: tuple[float | None, float | None]
+    lrs: tuple[float | None, float | None]
+    has_equal_params: bool | None
+    has_equal_batch: bool | None
+
+
+_Signal = tuple[Stage, str, Callable[[StepRecord], object]]
+_SIGNALS: tuple[_Signal, ...] = (
+    (Stage.DATA, "batch_hash", lambda step: step.batch_hash),
+    (Stage.INITIAL_PARAMETERS, "dtypes", lambda step: step.dtypes or None),
+    (Stage.FORWARD, "micro", lambda step: step.micro or None),
+    (Stage.FORWARD, "loss", lambda step: step.loss),
+    (Stage.GRADIENT, "missing_grads", lambda step: step.missing_grads),
+    (Stage.GRADIENT, "clip_norm", lambda step: step.clip_norm),
+    (Stage.CLIPPING, "grad_norm", lambda step: step.grad_norm),
+    (Stage.GRADIENT, "skipped", lambda step: step.skipped),
+    (Stage.LEARNING_RATE, "lr", lambda step: step.lr or None),
+    (Stage.UPDATED_PARAMETERS, "param_hash", lambda step: step.param_hash),
+    (Stage.UPDATED_PARAMETERS, "param_norm", lambda step: step.param_norm),
+)
+
+
+def first_divergence(left: Fingerprint, right: Fingerprint) -> Divergence | None:
+    """Return the first difference of two runs of the same seed, or None if everything recorded by both is equal.
+
+    Args:
+        left, right: fingerprints; without a recorder only facts and endings are compared.
+    """
+    for divergence in _differences(left, right):
+        return divergence
+    return None
+
+
+def step_rows(left: Fingerprint, right: Fingerprint) -> tuple[StepRow, ...]:
+    """Return rank 0's steps side by side, every step that either run has, in order."""
+    sides = [{step.step: step for step in run.ranks[0].steps} if run.ranks else {} for run in (left, right)]
+    return tuple(_row(idx, sides[0].get(idx), sides[1].get(idx)) for idx in sorted(sides[0].keys() | sides[1].keys()))
+
+
+def _row(idx: int, left: StepRecord | None, right: StepRecord | None) -> StepRow:
+    a, b = left or StepRecord(idx), right or StepRecord(idx)
+    delta = b.loss - a.loss if a.loss is not None and b.loss is not None else None
+    return StepRow(
+        step=idx,
+        losses=(a.loss, b.loss),
+        loss_delta=delta,
+        grad_norms=(a.grad_norm, b.grad_norm),
+        clip_norms=(a.clip_norm, b.clip_norm),
+        lrs=(a.lr[0] if a.lr else None, b.lr[0] if b.lr else None),
+        has_equal_params=_equal_hash(a.param_hash, b.param_hash),
+        has_equal_batch=_equal_hash(a.batch_hash, b.batch_hash),
+    )
+
+
+def _equal_hash(left: str | None, right: str | None) -> bool | None:
+    return None if left is None or right is None else left == right
+
+
+def _differences(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
+    yield from _environment(left, right)
+    pairs = list(zip(left.ranks, right.ranks, strict=False))
+    for a, b in pairs:
+        yield from _first_batches(a, b)
+    yield from _steps(pairs)
+    yield from _endings(left, right)
+    yield from _costs(pairs)
+
+
+def _environment(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
+    facts = [dict(run.facts) for run in (left, right)]
+    for name in sorted((facts[0].keys() & facts[1].keys()) - _UNCOMPARED_FACTS):
+        if facts[0][name] != facts[1][name]:
+            yield Divergence(Stage.ENVIRONMENT, name, None, 0, facts[0][name], facts[1][name])
+    if left.ranks and right.ranks and len(left.ranks) != len(right.ranks):
+        yield Divergence(Stage.ENVIRONMENT, "ranks", None, 0, str(len(left.ranks)), str(len(right.ranks)))
+
+
+def _first_batches(left: RankRecord, right: RankRecord) -> Iterator[Divergence]:
+    """Compare the shapes of the first batch and the size of the model."""
+    data = [next((event.data for event in rank.events if event.name == "first_batch"), {}) for rank in (left, right)]
+    for stage, name in ((Stage.DATA, "inputs"), (Stage.INITIAL_PARAMETERS, "num_params")):
+        a, b = (item.get(name) for item in data)
+        if a is not None and b is not None and a != b:
+            yield Divergence(stage, name, 0, left.rank, str(a), str(b))
+
+
+def _steps(pairs: list[tuple[RankRecord, RankRecord]]) -> Iterator[Divergence]:
+    """Compare step by step; within a step signal by signal over all ranks, so that the order stays causal."""
+    sides = [({step.step: step for step in a.steps}, {step.step: step for step in b.steps}) for a, b in pairs]
+    shared = sorted(set().union(*(a.keys() & b.keys() for a, b in sides)))
+    for idx in shared:
+        both = [(pairs[k][0].rank, a[idx], b[idx]) for k, (a, b) in enumerate(sides) if idx in a and idx in b]
+        for signal in _SIGNALS:
+            for rank, one, other in both:
+                divergence = _compare(signal, idx, rank, one, other)
+                if divergence is not None:
+                    yield divergence
+
+
+def _compare(signal: _Signal, idx: int, rank: int, left: StepRecord, right: StepRecord) -> Divergence | None:
+    stage, name, read = signal
+    a, b = read(left), read(right)
+    if name == "clip_norm" and (a is None) != (b is None):
+        # only one side clips: compare its norm before clipping with the other's only norm, which other code added up
+        norms = [step.clip_norm if step.clip_norm is not None else step.grad_norm for step in (left, right)]
+        a, b = norms
+        if a is not None and b is not None and math.isclose(a, b, rel_tol=SAME_NORM_SHARE):
+            return None
+    if a is None or b is None or repr(a) == repr(b):
+        return None
+    if name == "grad_norm" and left.clip_norm is None and right.clip_norm is None:
+        stage = Stage.GRADIENT
+    return Divergence(stage, name, idx, rank, repr(a), repr(b))
+
+
+def _endings(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
+    one, other = left.ending, right.ending
+    if one.is_healthy != other.is_healthy or one.signature != other.signature:
+        step = min(left.num_steps, right.num_steps)
+        said = [ending.message or ending.signature or ending.kind.value for ending in (one, other)]
+        yield Divergence(Stage.ENDING, "ending", step, 0, said[0], said[1])
+    elif left.ranks and right.ranks and left.num_steps != right.num_steps:
+        step = min(left.num_steps, right.num_steps)
+        yield Divergence(Stage.ENDING, "num_steps", step, 0, str(left.num_steps), str(right.num_steps))
+
+
+def _costs(pairs: list[tuple[RankRecord, RankRecord]]) -> Iterator[Divergence]:
+    """Compare the median step time (the first step warms up and is left out) and the largest memory."""
+    for a, b in pairs:
+        times = [[step.step_s for step in rank.steps[1:] if step.step_s is not None] for rank in (a, b)]
+        if min(map(len, times)) >= 3:
+            medians = [statistics.median(values) for values in times]
+            if max(medians) > SLOWER_FACTOR * min(medians) > 0:
+                yield Divergence(Stage.TIME_AND_MEMORY, "step_s", None, a.rank, f"{medians[0]:.4g} s", f"{medians[1]:.4g} s")
+        for name in ("cuda_mib", "rss_mib"):
+            peaks = [[value for step in rank.steps if (value := getattr(step, name)) is not None] for rank in (a, b)]
+            if all(peaks) and max(map(max, peaks)) > MEMORY_FACTOR * min(map(max, peaks)) > 0:
+                shown = [f"{max(values):.0f} MiB" for values in peaks]
+                yield Divergence(Stage.TIME_AND_MEMORY, name, None, a.rank, shown[0], shown[1])
