@@ -104,6 +104,18 @@ class Repository:
         """Return whether the user's own repository has a commit (a snapshot lies in our mirror only)."""
         return self.names.attempt("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
 
+    def may_have_file(self, commit: str, path: str) -> bool:
+        """Return False only if a commit surely has no file at a path (`/` between parts, no `..`).
+
+        A submodule on the way, or a tree that a partial clone lacks, may have it.
+        """
+        parts = path.split("/")
+        ways = ["/".join(parts[:num]) for num in range(1, len(parts) + 1)]
+        listed = self.git.attempt("ls-tree", "-z", commit, "--", *ways)
+        entries = [entry.partition("\t") for entry in decode(listed.stdout).split("\0") if entry]
+        is_there = any(name == path or head.split()[1] == "commit" for head, _, name in entries)
+        return is_there or listed.returncode != 0
+
     def tracked_files(self) -> tuple[str, ...]:
         """Return the paths that the working tree's index holds, `/` between parts; () for a bare repository."""
         if self.is_bare:

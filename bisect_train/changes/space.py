@@ -21,6 +21,7 @@ from bisect_train.changes.packs import (
     list_tree_objects,
     num_bytes_of,
 )
+from bisect_train.changes.plumbing import decode
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.submodules import Submodule, SubmoduleFinder
 from bisect_train.core.changes import GOOD_END, Change, FilePatch, Point, Variant, make_point
@@ -130,6 +131,16 @@ class ChangeSpace:
         part = self._commit_part(point)
         commands = self._states.commands_for(part)
         return commands or self._checkout(self._states.state_of(part)[0])
+
+    def files_of(self, idx: int) -> tuple[str, ...]:
+        """Return the files that a commit change touches, against its first parent; () for other kinds of change."""
+        if idx >= len(self.commits.commits):
+            return ()
+        commit = self.commits.commits[idx]
+        listed = self._repository.git.attempt(
+            "diff-tree", "-r", "-m", "--root", "--first-parent", "--no-commit-id", "--name-only", "-z", commit
+        )
+        return tuple(dict.fromkeys(path for path in decode(listed.stdout).split("\0") if path))
 
     def _checkout(self, commit: str) -> tuple[str, ...]:
         if self._repository.has_own(commit):

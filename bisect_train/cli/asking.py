@@ -13,6 +13,7 @@ from bisect_train.changes.config import apply_settings, read_config
 from bisect_train.changes.data import digest_links
 from bisect_train.changes.history import resolve_skips
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.command_check import check_program, check_script
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError, RecipeError, RevisionError
 from bisect_train.core.probe import Rung, RunSettings
@@ -49,10 +50,12 @@ def ask_question(
         InputError: nothing to run, a command that does not exist, options that contradict each other.
     """
     recipe = find_recipe(asked, repository.root)
-    command = _command_of(asked, recipe, repository, has_configs=good_config is not None)
+    command = _command_of(asked, recipe, has_configs=good_config is not None)
+    check_program(command[0], repository)
+    check_script(command, repository, commits, recipe)
     rung = _rung_of(asked, recipe)
     metric = _metric_of(asked, recipe)
-    judge = tuple(shlex.split(asked.judge)) if asked.judge else recipe.judge
+    judge = _judge_of(asked, recipe)
     links = recipe.links_from(repository.root)
     return Question(
         kind=kind,
@@ -76,7 +79,7 @@ def ask_question(
     )
 
 
-def _command_of(asked: Asked, recipe: Recipe, repository: Repository, *, has_configs: bool) -> tuple[str, ...]:
+def _command_of(asked: Asked, recipe: Recipe, *, has_configs: bool) -> tuple[str, ...]:
     command = asked.command or recipe.command
     if not command:
         raise InputError(
@@ -96,17 +99,19 @@ def _command_of(asked: Asked, recipe: Recipe, repository: Repository, *, has_con
     uses_config = any("{config}" in part for part in command)
     if uses_config and not has_configs and not (asked.config or recipe.config.file):
         raise InputError("the command has {config}, but no config was named", hint="name it with --config FILE")
-    _check_program(command[0], repository)
     return command
 
 
-def _check_program(program: str, repository: Repository) -> None:
-    if program in ("python", "python3"):
-        return
-    is_path = "/" in program
-    found = (repository.root / program).exists() or Path(program).exists() if is_path else shutil.which(program)
-    if not found:
-        raise InputError(f"command not found: {program!r}", hint="the command behind -- is run as it is, without a shell")
+def _judge_of(asked: Asked, recipe: Recipe) -> tuple[str, ...]:
+    if asked.judge is None:
+        return recipe.judge
+    try:
+        judge = tuple(shlex.split(asked.judge))
+    except ValueError as error:
+        raise InputError(f"--judge {asked.judge!r} cannot be read: {error}", hint="quote it as for a shell") from None
+    if not judge:
+        raise InputError("--judge was given no command", hint='for example --judge "python judge.py"')
+    return judge
 
 
 def _rung_of(asked: Asked, recipe: Recipe) -> Rung:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,15 @@ from bisect_train.changes.space import build_space
 from bisect_train.check import say_identical
 from bisect_train.cli.asking import ask_question, config_ends
 from bisect_train.cli.driving import open_desk, start_bisection
-from bisect_train.cli.options import judge_options, output_options, probe_options, search_options, split_options, what_options
+from bisect_train.cli.options import (
+    Asked,
+    judge_options,
+    output_options,
+    probe_options,
+    search_options,
+    split_options,
+    what_options,
+)
 from bisect_train.cli.planning import print_dry_run, title_of
 from bisect_train.core.question import Range
 
@@ -61,8 +70,10 @@ def command(
         return start_bisection(desk, question, space, title=title, output=output)
 
 
-def _split_second_file(bad_config: Path | None, asked: Any, *, has_settings: bool) -> tuple[Path | None, Any]:
-    """With `--set`, the first word behind `--` lands in BAD_CONFIG: give it back to the command."""
-    if has_settings and bad_config is not None and not bad_config.is_file():
+def _split_second_file(bad_config: Path | None, asked: Asked, *, has_settings: bool) -> tuple[Path | None, Asked]:
+    """Where one file was named, the first word behind `--` lands in BAD_CONFIG: give it back to the command."""
+    if bad_config is None or bad_config.exists():
+        return bad_config, asked
+    if has_settings or shutil.which(str(bad_config)):
         return None, replace(asked, command=(str(bad_config), *asked.command))
     return bad_config, asked

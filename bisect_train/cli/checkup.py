@@ -115,5 +115,5 @@ def _check_probe(python: str, home: Path) -> Finding:
             return Finding("probe", False, error.message, error.hint)
     ending = result.fingerprint.ending
     is_fine = ending.kind is EndingKind.STOPPED and result.fingerprint.num_steps == 3
-    return Finding("probe", is_fine, f"{ending.kind.value}, {result.fingerprint.num_steps} steps in {result.wall_s:.1f} s on Ray",
-                   ending.message)  # fmt: skip
+    found = f"{ending.kind.value}, {result.fingerprint.num_steps} steps in {result.wall_s:.1f} s on Ray"
+    return Finding("probe", is_fine, found, ending.message)

@@ -18,7 +18,7 @@ from bisect_train.coordinator.observing import StoredState, load_state
 from bisect_train.core.errors import MachineError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
-from bisect_train.report import Cost, LiveView, ReportData, build_report, render_html, render_text, report_to_json
+from bisect_train.report import ChangePart, Cost, LiveView, ReportData, build_report, render_html, render_text, report_to_json
 from bisect_train.search.terms import Plan
 from bisect_train.store.contract import Store, StoredBisection
 from bisect_train.store.home import default_home, ensure_home, open_store
@@ -91,7 +91,8 @@ def _report_of(store: Store, bisection_id: str, question: Question, space: Chang
     cost = Cost(
         probes=ended.num_probes, cached=ended.num_reused, wall_s=ended.wall_s, gpu_s=_gpu_s(question, store, bisection_id)
     )
-    return build_report(stored, question, space, ended.plan_with_answer, probes, cost=cost, warnings=())
+    plan = ended.plan_with_answer
+    return build_report(stored, question, space, plan, probes, cost=cost, inside=inside_of(plan, space))
 
 
 def _gpu_s(question: Question, store: Store, bisection_id: str) -> float:
@@ -156,6 +157,14 @@ def report_of(reopened: Reopened) -> ReportData:
         wall_s=float(cost_data.get("wall_s") or 0.0),
         gpu_s=float(cost_data.get("gpu_s") or 0.0),
     )
+    inside = inside_of(reopened.plan, reopened.space)
     return build_report(
-        reopened.stored, reopened.question, reopened.space, reopened.plan, reopened.state.probes, cost=cost, warnings=()
+        reopened.stored, reopened.question, reopened.space, reopened.plan, reopened.state.probes, cost=cost, inside=inside
     )
+
+
+def inside_of(plan: Plan, space: ChangeSpace) -> tuple[ChangePart, ...]:
+    """Return the files that the commits of the first culprit touch."""
+    culprits = plan.answer.culprits if plan.answer else ()
+    files = [path for idx in (culprits[0].changes if culprits else ()) for path in space.files_of(idx)]
+    return tuple(ChangePart("file", path, path) for path in dict.fromkeys(files))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
 import sys
+import traceback
 from types import FrameType
 
 import rich_click as click
 
 from bisect_train import __version__
-from bisect_train.core.errors import BisectTrainError
+from bisect_train.core.errors import BisectTrainError, MachineError
 
 COMMANDS = {
     "run": "find the change that made a training run worse",
@@ -82,6 +84,22 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(MachineError(f"{where}{error.strerror or error}", hint=_hint_of(error)))
+        _leave(1)
+    except Exception as error:
+        traceback.print_exc()
+        said = f"{type(error).__name__}: {error}"
+        hint = "nothing that was observed is lost: `bisect-train resume` goes on; please report the lines above"
+        _complain(BisectTrainError(f"this is a fault of bisect-train: {said}", hint=hint))
+        _leave(1)
+
+
+def _hint_of(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "free some space, then go on with `bisect-train resume`"
+    return "`bisect-train doctor` looks at this machine"
 
 
 def _leave(status: int) -> None:

@@ -133,7 +133,7 @@ def judge_options(function: F) -> F:
     criteria = click.Choice(["auto", "exact", "statistical", "symptom"])
     return _apply(
         [
-            click.option("--metric", metavar="NAME", help="The one metric that decides [default: the recipe's first, else loss]."),
+            click.option("--metric", metavar="NAME", help="The metric that decides [default: the recipe's first, else loss]."),
             click.option("--min-effect", type=click.FloatRange(min=0, min_open=True), metavar="X",
                          help="Smallest worsening that counts, in the metric's unit [default: one seed standard deviation]."),
             click.option("--criterion", type=criteria, default="auto", help="How a probe is judged."),
@@ -174,7 +174,8 @@ def output_options(function: F) -> F:
     """Add where results go."""
     return _apply(
         [
-            click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write report.json here."),
+            click.option("--json", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                         help="Write report.json here."),
             click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
                          help="Write report.json and report.html here."),
             click.option("--quiet", "-q", is_flag=True, help="Print the verdict only."),

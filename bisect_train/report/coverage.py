@@ -44,15 +44,15 @@ def _cannot_see(case: Case) -> tuple[str, ...]:
     hidden = []
     if rung.steps is not None:
         later = "slow drifts, rare spikes, saving or loading later, the end of the program"
-        hidden.append(f"nothing after step {rung.steps}: {later}")
+        hidden.append(f"anything after step {rung.steps}: {later}")
     if rung.ranks == 1:
-        hidden.append("one rank: bugs between ranks (reduction, sharding, collectives)")
+        hidden.append("bugs between ranks (reduction, sharding, collectives): it ran on one")
     names = [question.metric.name, *(pattern.name for pattern in question.settings.patterns)]
     has_validation = any(word in name.lower() for name in names for word in VALIDATION_WORDS)
     if case.ends.criterion is not Criterion.JUDGE and not has_validation:
-        hidden.append(f"validation loss: no metric for it, {question.metric.name} decides")
+        hidden.append(f"validation loss: no metric was given for it, {question.metric.name} decides")
     if not question.settings.gpus:
-        hidden.append("CPU only: what needs a GPU (its kernels, its number formats, its memory)")
+        hidden.append("what needs a GPU (its kernels, its number formats, its memory): it ran on CPU")
     if question.metric.name not in ("rss_mib", "cuda_mib"):
-        hidden.append("speed and memory: probes share the machine, only a time limit is seen")
+        hidden.append("speed: probes share the machine, only a time limit is seen")
     return tuple(hidden)

@@ -8,7 +8,7 @@ from bisect_train.core.verdict import Criterion
 from bisect_train.report.case import Case, Run
 from bisect_train.report.failing import say_failure
 from bisect_train.report.parts import EndPart
-from bisect_train.report.words import say_count, say_ending, say_metric, say_number, say_share, say_spread
+from bisect_train.report.words import say_bound, say_count, say_ending, say_metric, say_number, say_share, say_spread
 from bisect_train.verdict.ends import EndsStatus
 from bisect_train.verdict.outcome import OutcomeKind
 
@@ -107,5 +107,5 @@ def _tell_noise(case: Case) -> tuple[str, ...]:
         source = "one seed standard deviation of the good end" if case.question.min_effect is None else "--min-effect"
         told.append(f"Smallest worsening that counts: {say_number(ends.min_effect, unit=unit)} ({source}).")
     if ends.status in (EndsStatus.SAME, EndsStatus.UNCLEAR) and ends.bound is not None and not ends.are_seeds_inert:
-        told.append(f"With 95 % confidence the bad end is worse by at most {say_number(ends.bound, unit=unit)}.")
+        told.append(f"With 95 % confidence the bad end is {say_bound(ends.bound, unit=unit)}.")
     return tuple(told)

@@ -66,7 +66,7 @@ def _start(name: str) -> str:
 
 def say_failure(ending: Ending) -> str:
     """Return what ended a run, in the words of the program where it has some."""
-    message = shorten(ending.message, 300)
+    message = shorten(ending.message, 300).rstrip(": .")
     if ending.missing_module and ending.missing_module not in message:
         return f"ModuleNotFoundError: No module named {ending.missing_module!r}"
     if ending.kind is EndingKind.TIMEOUT:

@@ -43,7 +43,8 @@ def _head_of(probe: StoredProbe) -> list[str]:
     lines = [
         f"probe     {probe.key}   (bisection {probe.bisection_id})",
         f"variant   {spec.get('variant', '?')}  commit {str(spec.get('commit', '?'))[:12]}  changes {spec.get('point', '?')}",
-        f"run       {spec.get('rung', '?')}, seed {spec.get('seed_idx', '?')}, {probe.result.wall_s:.1f} s on {probe.result.node}",
+        f"run       {spec.get('rung', '?')}, seed {spec.get('seed_idx', '?')}",
+        f"where     {probe.result.node}, {probe.result.wall_s:.1f} s",
         f"ended     {say_ending(fingerprint.ending)}",
         *(f"{name:<9} {value}" for name, value in fingerprint.facts),
     ]

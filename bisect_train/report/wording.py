@@ -9,7 +9,16 @@ from bisect_train.report.case import Case
 from bisect_train.report.endstory import say_symptom
 from bisect_train.report.failing import say_failed_end, say_no_metric
 from bisect_train.report.parts import CulpritPart, EffectPart
-from bisect_train.report.words import name_change, name_changes, say_count, say_number, say_share, say_spread, shorten
+from bisect_train.report.words import (
+    name_change,
+    name_changes,
+    say_bound,
+    say_count,
+    say_number,
+    say_share,
+    say_spread,
+    shorten,
+)
 from bisect_train.search.terms import Culprit, Phase
 from bisect_train.verdict.ends import EndsStatus
 from bisect_train.verdict.proof import LEVEL, ClaimKind, ClaimStatus
@@ -233,10 +242,10 @@ def _say_no_regression(case: Case) -> str:
     if ends.are_seeds_inert:
         gap, smallest = say_number(ends.gap, unit=unit, signed=True), say_number(ends.min_effect, unit=unit)
         return f"No regression: {metric} {_say_both(case)} ({gap}, under {smallest}, the smallest that counts), {steps}."
-    bound, smallest = say_number(ends.bound, unit=unit), say_number(ends.min_effect, unit=unit)
+    smallest = say_number(ends.min_effect, unit=unit)
     return (
-        f"No regression: with 95 % confidence the bad end's {metric} is worse by at most {bound}, less than {smallest}, "
-        f"the smallest that counts; {_say_both(case)}, {steps}."
+        f"No regression: with 95 % confidence the bad end's {metric} is {say_bound(ends.bound, unit=unit)}, less than "
+        f"{smallest}, the smallest that counts; {_say_both(case)}, {steps}."
     )
 
 

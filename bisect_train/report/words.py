@@ -211,3 +211,10 @@ def say_divergence(divergence: Divergence | None, *, left: str, right: str) -> s
 def _plain_value(text: str) -> str:
     """Return a recorded value without python's brackets and quotes."""
     return shorten(text.removeprefix("(").removesuffix(")").removesuffix(",").strip("'"), 60)
+
+
+def say_bound(bound: float | None, *, unit: str) -> str:
+    """Return the upper bound of a worsening in words; one at or below zero leaves no worsening at all."""
+    if bound is not None and bound <= 0.0:
+        return f"not worse at all (its upper bound is {say_number(bound, unit=unit, signed=True)})"
+    return f"worse by at most {say_number(bound, unit=unit)}"

@@ -404,8 +404,8 @@ def test_report_check_reproduce_gives_config_by_hand() -> None:
 def test_report_coverage_says_what_it_cannot_see() -> None:
     report = play(step_change(2), space(4)).report()
     hidden = " ".join(report.coverage.cannot_see)
-    assert "nothing after step 40" in hidden and "one rank: bugs between ranks" in hidden
-    assert "validation loss: no metric for it" in hidden and "CPU only" in hidden
+    assert "anything after step 40" in hidden and "bugs between ranks" in hidden
+    assert "validation loss: no metric was given for it" in hidden and "it ran on CPU" in hidden
     assert "the first 40 optimizer steps of the run" in report.coverage.covers
 
 
