@@ -25,7 +25,7 @@ demo: $(STAMP)
 	$(BIN)/bisect-train demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contracts tests/integration
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contracts tests/integration tests/ray
 
 check: $(STAMP)
 	$(BIN)/ruff check .

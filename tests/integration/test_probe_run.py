@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bisect_train_workers import probe_run
 
 from bisect_train.core.changes import FilePatch
 from bisect_train.core.executor import ProbeLost, ProbeProgress
@@ -31,6 +32,15 @@ def test_probe_with_enough_steps_is_stopped(tmp_path: Path) -> None:
     assert [step.loss for step in result.fingerprint.ranks[0].steps] == [1.0, 1 / 2, 1 / 3]
     assert "step 2" in result.log_tail and "step 4" not in result.log_tail
     assert dict(result.fingerprint.facts)["recorder"] == "fake"
+
+
+def test_probe_that_does_not_leave_after_its_stop_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_run, "LEAVE_S", 0.5)
+    program = TEN_STEPS.replace("for", "try:\n  for", 1).replace("    ", "      ")
+    program += "except SystemExit:\n    import time; time.sleep(300)\n"
+    result = result_of(job_of(tmp_path / "r", program), tmp_path / "n")
+    assert result.fingerprint.ending.kind is EndingKind.STOPPED
+    assert result.wall_s < 10.0
 
 
 def test_probe_to_the_end_finishes(tmp_path: Path) -> None:

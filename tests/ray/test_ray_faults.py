@@ -115,13 +115,13 @@ def test_node_that_cannot_write_is_a_machine_error(tmp_path: Path) -> None:
 
 
 def test_worker_does_not_import_from_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = job_of(
-        tmp_path / "r", "import random, sys\nprint(random.random(), sys.path)\n", settings=make_settings(needs_recorder=False)
-    )
+    program = "import os, random, sys\nprint(random.random(), sys.path)\nprint('niceness', os.nice(0))\n"
+    job = job_of(tmp_path / "r", program, settings=make_settings(needs_recorder=False))
     for name in ("random", "json", "select", "psutil", "bisect_train"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('imported from the current folder')\n")
     monkeypatch.chdir(tmp_path)
-    executor = RayExecutor(job.settings, node_home=tmp_path / "n", cpus=1)
+    longest = Path("/tmp") / f"bt-test-{os.getpid()}".ljust(22, "x")  # Ray's sockets in it just fit
+    executor = RayExecutor(job.settings, node_home=tmp_path / "n", cpus=1, temp_folder=longest)
     try:
         executor.submit(job)
         events = []
@@ -129,8 +129,11 @@ def test_worker_does_not_import_from_the_users_folder(tmp_path: Path, monkeypatc
             events += executor.wait(10.0)
         log = events[-1].result.log_tail
         assert "runtime_resources" not in log and "bisect_train_workers" not in log
+        assert f"niceness {os.nice(0)}" in log
+        assert list(longest.iterdir())
     finally:
         executor.close()
+        longest.rmdir()  # nothing of Ray is left in it
 
 
 def test_probe_that_fits_no_node_is_a_machine_error() -> None:

@@ -66,7 +66,7 @@ def build_training_repo(path: Path, *, num_commits: int = 9, culprit: int = 5, n
         files = {
             "train.py": TRAIN_PY,
             "settings.py": f"LR = {rate}\nSTEPS = {num_steps}\n",
-            "version.py": f"NUMBER = {idx}\n",
+            "version.py": f"NUMBER = {idx - (idx == culprit)}\n",  # not by the culprit: it can be left out alone
         }
         message = "tune the optimizer" if idx == culprit else f"tidy up part {idx}"
         commits.append(repo.commit(files, message=message))

@@ -66,7 +66,7 @@ def decide_ending(evidence: Evidence) -> Ending:
     outside = _outside_imports(evidence.processes)
     if outside:
         return _wrong_code(outside)
-    if has_reached_steps(evidence):
+    if has_reached_steps(evidence.ranks, evidence.num_steps):
         return Ending(EndingKind.STOPPED, exit_status=outcome.status)
     if outcome.ended_by == "timeout":
         return _timeout(evidence)
@@ -75,13 +75,13 @@ def decide_ending(evidence: Evidence) -> Ending:
     return _failure(evidence)
 
 
-def has_reached_steps(evidence: Evidence) -> bool:
+def has_reached_steps(ranks: dict[int, ProcessRecord], num_steps: int | None) -> bool:
     """Return whether every rank recorded its steps, or was stopped by the recorder."""
-    if evidence.num_steps is None or not evidence.ranks:
+    if num_steps is None or not ranks:
         return False
-    if len(evidence.ranks) < max(process.world_size for process in evidence.ranks.values()):
+    if len(ranks) < max(process.world_size for process in ranks.values()):
         return False
-    return all(_is_done(process, evidence.num_steps) for process in evidence.ranks.values())
+    return all(_is_done(process, num_steps) for process in ranks.values())
 
 
 def _is_done(process: ProcessRecord, num_steps: int | None) -> bool:

@@ -55,9 +55,9 @@ class NodeHome:
         return make_folder(self.path / "probes")
 
 
-def find_node_home() -> NodeHome:
-    """Return the node's home, from the environment or the platform's cache folder."""
-    given = os.environ.get(HOME_VARIABLE)
+def find_node_home(wanted: str = "") -> NodeHome:
+    """Return the node's home: from the environment, else as `wanted` by the coordinator, else the platform's cache folder."""
+    given = os.environ.get(HOME_VARIABLE) or wanted
     if given:
         return NodeHome(Path(given).absolute())
     import platformdirs

@@ -57,6 +57,14 @@ def _tmp_of(base: Path) -> Path:
     return inside if len(str(inside)) <= _SOCKET_ROOM else Path(tempfile.gettempdir()) / f"bt-{base.name}"
 
 
+def sweep_private_folders(home: NodeHome) -> None:
+    """Remove the folders of probes that nobody runs any more; what cannot be removed stays."""
+    with contextlib.suppress(NodeError, OSError):
+        if (home.path / "probes").is_dir():
+            with hold_lock(home.path / "probes.lock"):
+                _remove_abandoned(home.probes)
+
+
 def _remove_abandoned(parent: Path) -> None:
     for base in parent.iterdir():
         with contextlib.suppress(NodeError, OSError):

@@ -14,7 +14,7 @@ from bisect_train.core.executor import ExecutorEvent, ProbeProgress
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint, JudgeResult
 from bisect_train.core.probe import ProbeJob, ProbeResult
 from bisect_train_workers import command, environment
-from bisect_train_workers.ending import Evidence, decide_ending
+from bisect_train_workers.ending import Evidence, decide_ending, has_reached_steps
 from bisect_train_workers.judge import run_judge
 from bisect_train_workers.memory_kills import count_oom_kills
 from bisect_train_workers.node import NodeError
@@ -24,6 +24,8 @@ from bisect_train_workers.records import ProcessRecord, RecordReader, describe_p
 
 LOOK_S = 0.25
 """Time between two looks at the records of a running program, seconds."""
+LEAVE_S = 20.0
+"""Time that a program gets to leave after all its ranks were stopped, seconds."""
 
 _PORT_IN_USE = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 _DISK_FULL = "No space left on device"
@@ -68,7 +70,7 @@ def run_prepared(probe: PreparedProbe) -> ProbeSteps:
     kills_before, started_t = count_oom_kills(), time.time()
     yield ProbeProgress(probe.job.id, "run")
     with supervise(probe.program) as running:
-        yield from _follow(probe.job.id, running, reader)
+        yield from _follow(probe, running, reader)
         outcome = running.outcome()
     log = read_log(probe.program.log)
     processes = reader.read()
@@ -92,16 +94,25 @@ def run_prepared(probe: PreparedProbe) -> ProbeSteps:
     return _to_result(probe, evidence, ending=ending, judged=judged)
 
 
-def _follow(job_id: str, running: RunningProgram, reader: RecordReader) -> Generator[ExecutorEvent, None, None]:
-    """Wait for the end; yields a progress event whenever rank 0 has finished more steps."""
-    num_told = 0
+def _follow(probe: PreparedProbe, running: RunningProgram, reader: RecordReader) -> Generator[ExecutorEvent, None, None]:
+    """Wait for the end; yields a progress event whenever rank 0 has finished more steps.
+
+    A program whose ranks all were stopped but that does not come to its end is ended after a while.
+    """
+    num_told, done_since = 0, 0.0
     while not running.wait(LOOK_S):
         ranks = pick_ranks(reader.read())
         steps = next(iter(ranks.values())).steps if ranks else {}
         if len(steps) > num_told:
             num_told = len(steps)
             loss = steps[max(steps)].get("loss")
-            yield ProbeProgress(job_id, "run", num_told, loss if isinstance(loss, float) else None)
+            yield ProbeProgress(probe.job.id, "run", num_told, loss if isinstance(loss, float) else None)
+        is_stopping = any(process.has_event("stop") for process in ranks.values())
+        if is_stopping and has_reached_steps(ranks, probe.job.spec.rung.steps):
+            done_since = done_since or time.monotonic()
+            if time.monotonic() - done_since > LEAVE_S:
+                running.end()
+                return
 
 
 def _last_sign_t(processes: Sequence[ProcessRecord], log: Path) -> float:

@@ -132,6 +132,7 @@ def _prepare(
         timeout_s=job.settings.timeout_s,
         coordinator=context.coordinator,
         lock_fds=lock_fds,
+        private=(folders.tmp, folders.base),
     )
     return PreparedProbe(job, program, folders, places, find_lfs_pointers(folders.checkout))
 

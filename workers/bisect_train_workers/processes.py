@@ -18,29 +18,43 @@ MARKER = "BISECT_TRAIN_PROBE"
 SESSION_MARKER = "BISECT_TRAIN_RAY_SESSION"
 """Carried by the processes of a local Ray, not by supervisors and programs; see `ray_guard`."""
 
+_PROC = Path("/proc/self")
 _GIVE_UP_S = 10.0
 """A process in uninterruptible sleep cannot be killed; after this long it is reported and left."""
 
 
 def make_marker(probe_id: str, supervisor_pid: int) -> str:
     """Return the marker of the processes that this supervisor starts for a probe."""
-    return f"{probe_id}:{supervisor_pid}:{start_time(supervisor_pid)}"
+    return f"{probe_id}:{_pid_namespace()}:{supervisor_pid}:{start_mark(supervisor_pid)}"
 
 
-def start_time(pid: int) -> int:
-    """Return when a process started, milliseconds since the epoch; 0 if there is no such process or it is a zombie."""
+def start_mark(pid: int) -> int:
+    """Return a number that tells a process from an earlier one with its pid; 0 without one, or if it is a zombie.
+
+    On Linux the kernel's clock ticks since boot, which no correction of the wall clock moves; elsewhere milliseconds.
+    """
+    stat = Path(f"/proc/{pid}/stat")
     try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return 0
-        return round(process.create_time() * 1000)
-    except psutil.Error:
+        if _PROC.is_dir():
+            # fields after the name, which may hold anything: state, ppid, ... and as the 20th the start
+            state, *fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            return 0 if state in ("Z", "X") else int(fields[18])
+        return round(psutil.Process(pid).create_time() * 1000)
+    except (OSError, psutil.Error, IndexError, ValueError):
         return 0
 
 
-def is_same_process(pid: int, started_ms: int) -> bool:
-    """Return whether the process that started then is still alive (its clock may wander by a second)."""
-    return started_ms != 0 and abs(start_time(pid) - started_ms) < 1000
+def is_same_process(pid: int, started: int) -> bool:
+    """Return whether the process whose `start_mark` this was is still alive."""
+    return started != 0 and start_mark(pid) == started
+
+
+def _pid_namespace() -> str:
+    """Return which numbering pids belong to: another container's processes may be visible here, under other pids."""
+    try:
+        return Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
+    except OSError:
+        return "0"
 
 
 def find_marked(accept: Callable[[str], bool], *, variable: str = MARKER) -> list[psutil.Process]:
@@ -62,8 +76,8 @@ def find_descendants() -> list[psutil.Process]:
 def is_orphan(marker: str) -> bool:
     """Return whether the supervisor that a marker names is gone."""
     try:
-        _, pid, started_ms = marker.rsplit(":", 2)
-        return not is_same_process(int(pid), int(started_ms))
+        _, namespace, pid, started = marker.rsplit(":", 3)
+        return namespace == _pid_namespace() and not is_same_process(int(pid), int(started))
     except ValueError:
         return False
 
@@ -117,7 +131,7 @@ def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 def _read_variable(pid: int, name: str) -> str:
     """Return a variable of a process's environment, "" without it or where it may not be read."""
     try:
-        if Path("/proc/self").is_dir():
+        if _PROC.is_dir():
             start = name.encode() + b"="
             found = [item for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if item.startswith(start)]
             return found[0][len(start) :].decode(errors="replace") if found else ""

@@ -30,11 +30,11 @@ class Coordinator:
 
     Attributes:
         pid: of the process.
-        started_ms: when it started, milliseconds since the epoch.
+        started: its `processes.start_mark`.
     """
 
     pid: int
-    started_ms: int
+    started: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Program:
         timeout_s: time limit, seconds.
         coordinator: whose end ends the program, or None.
         lock_fds: locks that the supervisor holds as long as it lives.
+        private: folders that the supervisor removes if the worker is not there to do it.
     """
 
     probe_id: str
@@ -60,6 +61,7 @@ class Program:
     timeout_s: float
     coordinator: Coordinator | None = None
     lock_fds: tuple[int, ...] = ()
+    private: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ class RunningProgram:
             "records": str(program.records),
             "outcome": str(self._outcome_path),
             "timeout_s": program.timeout_s,
-            "coordinator": [coordinator.pid, coordinator.started_ms] if coordinator else None,
+            "private": [str(path) for path in program.private],
+            "coordinator": [coordinator.pid, coordinator.started] if coordinator else None,
         }
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: `outcome` says so

@@ -20,8 +20,10 @@ from ray.exceptions import RayError
 from bisect_train.core.errors import MachineError
 from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
+from bisect_train_workers.node import find_node_home
+from bisect_train_workers.probe_folders import sweep_private_folders
 from bisect_train_workers.probe_task import NodeTrouble
-from bisect_train_workers.processes import start_time
+from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
 from bisect_train_workers.ray_session import RaySession
 from bisect_train_workers.ray_task import find_facts_task, run_probe_task
@@ -136,6 +138,8 @@ class RayExecutor:
         if self._session is not None:
             self._session.close()
             self._session = None
+            if not self._address:
+                sweep_private_folders(find_node_home(self._node_home))
 
     def _start(self) -> None:
         if self._session is None:
@@ -144,7 +148,7 @@ class RayExecutor:
     def _coordinator(self) -> Coordinator | None:
         if self._address:
             return None
-        return Coordinator(os.getpid(), start_time(os.getpid()))
+        return Coordinator(os.getpid(), start_mark(os.getpid()))
 
     def _count_slots(self) -> int:
         wanted = {"CPU": self._settings.cpus, "GPU": self._settings.gpus}

@@ -29,7 +29,7 @@ from bisect_train.core.errors import MachineError
 from bisect_train_workers.locks import HeldLock, try_lock
 from bisect_train_workers.node import NodeError
 from bisect_train_workers.node_facts import count_cpus
-from bisect_train_workers.processes import SESSION_MARKER, start_time
+from bisect_train_workers.processes import SESSION_MARKER, start_mark
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -38,10 +38,12 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_kill_child_processes_on_worker_exit": "false",  # it would kill supervisors before they have cleaned up
+    "RAY_worker_niceness": "0",  # else 15: programs would yield to everything else on the machine
 }
 _PREFIX = "bt-ray-"
-_TEMP_ROOM = 40
-"""Longest temporary folder of Ray, in characters: Ray adds about 65 for its sockets."""
+_TEMP_ROOM = 27
+"""Longest parent of a session's folder, in characters: 16 for that folder's name, then Ray adds 62 to its sockets' paths."""
 _GUARD_S = 15.0
 _STORE_BYTES = 512 * 2**20
 """Ray's object store holds git packs and results only; what does not fit goes to disk."""
@@ -125,7 +127,7 @@ def _copy_code(folder: Path) -> Path:
 
 def _make_temp_folder(wanted: Path | None) -> tuple[Path, HeldLock]:
     """Make a folder for one session and lock it; those that killed coordinators left behind are removed."""
-    parent = wanted if wanted is not None and len(str(wanted)) <= _TEMP_ROOM else Path(tempfile.gettempdir())
+    parent = choose_temp_parent(wanted)
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(parent)
@@ -135,6 +137,12 @@ def _make_temp_folder(wanted: Path | None) -> tuple[Path, HeldLock]:
     except (OSError, NodeError) as error:
         raise MachineError(f"no folder for Ray's files: {error}", hint="free some space or set TMPDIR") from error
     return folder, lock
+
+
+def choose_temp_parent(wanted: Path | None) -> Path:
+    """Return the first of the wanted folder, the system's and /tmp whose path is short enough for Ray's sockets."""
+    candidates = [path for path in (wanted, Path(tempfile.gettempdir()), Path("/tmp")) if path is not None]
+    return next((path for path in candidates if len(str(path)) <= _TEMP_ROOM), candidates[-1])
 
 
 def _remove_leftovers(parent: Path) -> None:
@@ -163,7 +171,7 @@ def _name_processes(guard: subprocess.Popen[bytes], temp: Path) -> None:
         with contextlib.suppress(psutil.Error):
             if child.pid != guard.pid and any(str(temp) in argument for argument in child.cmdline()):
                 for process in [child, *child.children(recursive=True)]:
-                    guard.stdin.write(b"%d %d\n" % (process.pid, start_time(process.pid)))
+                    guard.stdin.write(b"%d %d\n" % (process.pid, start_mark(process.pid)))
     guard.stdin.flush()
 
 

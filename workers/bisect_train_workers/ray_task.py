@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import ray
 
 from bisect_train.core.executor import ExecutorEvent
 from bisect_train.core.probe import ProbeJob, RunSettings
-from bisect_train_workers.node import HOME_VARIABLE, NodeHome, find_node_home
+from bisect_train_workers.node import find_node_home
 from bisect_train_workers.node_facts import NodeFacts, find_node_facts
 from bisect_train_workers.probe_task import NodeTrouble, TaskContext, run_probe
 from bisect_train_workers.program import Coordinator
@@ -28,7 +26,7 @@ def run_probe_task(
         coordinator: whose end ends the probe; None unless it runs on this machine.
         node_home: the node's cache folder where the coordinator chose it (a local Ray), else "".
     """
-    home = NodeHome(Path(node_home)) if node_home and HOME_VARIABLE not in os.environ else find_node_home()
+    home = find_node_home(node_home)
 
     def load_pack(pack_id: str) -> bytes:
         data: bytes = ray.get(pack_refs[pack_id][0])

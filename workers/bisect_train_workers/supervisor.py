@@ -13,6 +13,7 @@ import ctypes
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,12 +37,12 @@ _STACKS_S = 2.0
 class Supervisor:
     """Runs one program to its end. See `run`."""
 
-    def __init__(self, orders: dict[str, Any]) -> None:
+    def __init__(self, orders: dict[str, Any], parent_pid: int) -> None:
         self._orders = orders
-        self._parent_pid = os.getppid()
+        self._parent_pid = parent_pid
         self._marker = processes.make_marker(orders["probe_id"], os.getpid())
         self._is_told_to_stop = False
-        self._next_look = 0.0
+        self._next_reap = 0.0
         self._child_pid = 0
 
     def run(self) -> dict[str, Any]:
@@ -98,21 +99,23 @@ class Supervisor:
                     time.sleep(_PULSE_S / 5)
                 if child.poll() is not None:
                     return "itself"
-                if self._is_told_to_stop or self._is_orphan():
+                self._reap_now_and_then()
+                if self._is_told_to_stop or self.is_orphan():
                     return "orders"
                 if time.monotonic() > deadline:
                     return "timeout"
 
-    def _is_orphan(self) -> bool:
-        """Return whether the worker or the coordinator is gone; also collects dead children now and then."""
+    def is_orphan(self) -> bool:
+        """Return whether the worker or the coordinator is gone."""
+        coordinator = self._orders.get("coordinator")
         if os.getppid() != self._parent_pid:
             return True
-        if time.monotonic() < self._next_look:
-            return False
-        self._next_look = time.monotonic() + 1.0
-        processes.reap_children(self._child_pid)
-        coordinator = self._orders.get("coordinator")
         return coordinator is not None and not processes.is_same_process(*coordinator)
+
+    def _reap_now_and_then(self) -> None:
+        if time.monotonic() >= self._next_reap:
+            self._next_reap = time.monotonic() + 1.0
+            processes.reap_children(self._child_pid)
 
     def _stop(self, *_: object) -> None:
         self._is_told_to_stop = True
@@ -185,11 +188,17 @@ def become_subreaper() -> None:
 
 
 def main() -> None:
-    """Read the orders, run the program, write the outcome beside and rename it."""
+    """Read the orders, run the program, write the outcome beside and rename it; without a worker clean up for it."""
+    parent_pid = os.getppid()
     become_subreaper()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     orders = json.loads(sys.stdin.buffer.read())
-    outcome = Supervisor(orders).run()
+    supervisor = Supervisor(orders, parent_pid)
+    outcome = supervisor.run()
+    if supervisor.is_orphan():
+        for folder in orders["private"]:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
     path = Path(orders["outcome"])
     path.with_suffix(".tmp").write_text(json.dumps(outcome), encoding="utf-8")
     path.with_suffix(".tmp").rename(path)
