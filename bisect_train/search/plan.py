@@ -13,17 +13,21 @@ and reports call it on stored observations. The phases:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bisect_train.core.changes import Point
-from bisect_train.core.verdict import VerdictKind
-from bisect_train.search.line import Line, search_line
-from bisect_train.search.proving import attempt_for, prove_change, refuted_changes
+from bisect_train.core.verdict import Criterion, VerdictKind
+from bisect_train.search.line import MAX_SEARCH_RUNS, NUM_RUNS_WITHOUT_NOISE, Line, search_line
+from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_bits
 from bisect_train.search.terms import Answer, Known, Phase, Plan, Request, Rules, answer_candidates
 from bisect_train.verdict.ends import Ends, EndsStatus, prove_ends
 from bisect_train.verdict.evidence import judge_variant
+from bisect_train.verdict.outcome import Observation
 
 STUCK_PROBABILITY = 0.8  # a search that can go no further still puts a change of this probability to the proof
+BASE_BAD_NATS = math.log(100.0) - 1e-9  # the answer "fixed before" rests on these runs alone, so one symptom at least
 
 
 def make_plan(rules: Rules, known: Known) -> Plan:
@@ -33,6 +37,7 @@ def make_plan(rules: Rules, known: Known) -> Plan:
         rules: what was asked.
         known: everything observed so far; the same observations in any order of finishing give an equivalent plan.
     """
+    known = replace(known, observations=_in_order(known.observations))
     ends = _prove_ends(rules, known)
     if ends.status is EndsStatus.OPEN:
         wanted = [Request(rules.bad_point if run.is_bad else rules.good_point, run.seed_idx, run.repeat) for run in ends.wanted]
@@ -42,6 +47,18 @@ def make_plan(rules: Rules, known: Known) -> Plan:
     if not rules.good_is_base and (plan := _judge_base(rules, known, ends)):
         return plan
     return _search_and_prove(rules, known, ends)
+
+
+def _in_order(observations: Sequence[Observation]) -> list[Observation]:
+    """Return the observations in one order, whichever finished first; a request that was run twice counts once."""
+
+    def key(run: Observation) -> tuple[Point, int, int, int, str, str]:
+        return run.point, run.attempt, run.seed_idx, run.repeat, run.outcome.kind.value, repr(run.outcome)
+
+    by_request = {
+        (run.point, run.attempt, run.seed_idx, run.repeat): run for run in sorted(observations, key=key, reverse=True)
+    }
+    return sorted(by_request.values(), key=key)
 
 
 def _prove_ends(rules: Rules, known: Known) -> Ends:
@@ -73,24 +90,37 @@ def _judge_base(rules: Rules, known: Known, ends: Ends) -> Plan | None:
     evidence = judge_variant(runs, ends, rules.ends.metric)
     if evidence.verdict is VerdictKind.GOOD:
         return None
-    if evidence.verdict is VerdictKind.BAD:
+    if evidence.nats >= BASE_BAD_NATS:
         reason = "the merge base of the two ends is bad already: the good end holds a fix that the bad end lacks"
         return Plan(Phase.DONE, (), ends, answer=Answer("fixed_before", reason))
-    if evidence.verdict is VerdictKind.UNTESTABLE or len(runs) >= rules.max_runs:
+    max_runs = NUM_RUNS_WITHOUT_NOISE if ends.are_seeds_inert or ends.criterion is Criterion.EXACT else rules.max_runs
+    if evidence.verdict is VerdictKind.UNTESTABLE or len(runs) >= max_runs:
         reason = f"the merge base of the two ends could not be judged: {evidence.reason}"
         return Plan(Phase.DONE, (), ends, answer=Answer("failed", reason, end="good"))
     return Plan(Phase.BASE, (Request(base, len(runs)),), ends)
 
 
 def _search_and_prove(rules: Rules, known: Known, ends: Ends) -> Plan:
+    ends = with_fresh_bits(ends, rules, known)
     line = Line(rules.num_changes, Point, rules.skipped, refuted_changes(rules, known, ends))
     belief = search_line(line, rules, known, ends)
-    plan = Plan(Phase.SEARCH, belief.wanted, ends, belief.posterior, belief.evidence)
+    plan = Plan(Phase.SEARCH, belief.wanted, ends, belief.posterior, belief.evidence, tried=tried_changes(known))
     best = belief.best
     is_named = belief.posterior[best] >= rules.confidence
     is_stuck = not belief.wanted and belief.posterior[best] >= STUCK_PROBABILITY
-    if is_named or is_stuck:
-        return prove_change(rules, known, plan, best, attempt=attempt_for(best, known))
+    # a proof that has begun goes on while its change is likely: single runs of it would stop and start it again
+    has_begun = best in plan.tried and belief.posterior[best] >= STUCK_PROBABILITY
+    if is_named or is_stuck or has_begun:
+        proof = prove_change(rules, known, plan, best, attempt=attempt_for(best, known))
+        if is_named or is_stuck or proof.wanted:
+            return proof
     if belief.wanted:
         return plan
-    return replace(plan, phase=Phase.DONE, answer=answer_candidates(plan, "no further probe can narrow it"))
+    return replace(plan, phase=Phase.DONE, answer=_answer_unnarrowed(plan, num_judged=belief.num_judged))
+
+
+def _answer_unnarrowed(plan: Plan, *, num_judged: int) -> Answer:
+    if num_judged < MAX_SEARCH_RUNS:
+        return answer_candidates(plan, "no further probe can narrow it")
+    reason = f"{num_judged} runs did not narrow it to one change: a slow drift, or several small changes"
+    return answer_candidates(plan, reason, status="drift")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count, takewhile
 
 from bisect_train.core.changes import Point, make_point
-from bisect_train.core.verdict import VerdictKind
+from bisect_train.core.verdict import Evidence, VerdictKind
 from bisect_train.search.line import Line, search_line
 from bisect_train.search.terms import Answer, Culprit, Known, Phase, Plan, Request, Rules, answer_candidates
 from bisect_train.verdict.ends import Ends
-from bisect_train.verdict.evidence import MAX_NATS
+from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim
 
@@ -19,25 +20,48 @@ SEEDS_PER_ATTEMPT = 100  # attempt n uses seed indices 100 n, 100 n + 1, ...
 NUM_SPREAD = 4  # variants on each side that must agree when a claim cannot be built
 
 
+def newest_attempt(known: Known) -> int:
+    """Return the number of the newest attempt, running ones included; 0 before any."""
+    return max([0, *(run.attempt for run in known.observations), *(request.attempt for request in known.in_flight)])
+
+
 def attempt_for(change: int, known: Known) -> int:
-    """Return the number of the attempt that is about `change`: the newest one if it is, else the next free number."""
-    newest = max((run.attempt for run in known.observations), default=0)
-    newest = max([newest, *(request.attempt for request in known.in_flight)])
-    about = {run.proof_of for run in known.observations if run.attempt == newest}
-    about |= {request.proof_of for request in known.in_flight if request.attempt == newest}
-    return newest if newest > 0 and about == {change} else newest + 1
+    """Return the number of the newest attempt that is about `change`, else the next free number."""
+    about = [run.attempt for run in known.observations if run.attempt > 0 and run.proof_of == change]
+    about += [request.attempt for request in known.in_flight if request.attempt > 0 and request.proof_of == change]
+    return max(about, default=newest_attempt(known) + 1)
+
+
+def tried_changes(known: Known) -> tuple[int, ...]:
+    """Return the changes that were ever put to the proof."""
+    return tuple(sorted({run.proof_of for run in known.observations if run.attempt > 0 and run.proof_of >= 0}))
 
 
 def refuted_changes(rules: Rules, known: Known, ends: Ends) -> dict[int, float]:
-    """Return what failed proofs say against a change: the bad end stayed bad without it. Nats by index."""
+    """Return what failed proofs say against a change: the bad end stayed bad without it. Nats (<= 0) by index.
+
+    Had the change been the only culprit, the bad end without it would be GOOD: the fresh runs of that point weigh as they do
+    anywhere else, so a proof that failed for want of power says little.
+    """
     refuted: dict[int, float] = {}
-    for attempt, change in {(run.attempt, run.proof_of) for run in known.observations if run.attempt > 0}:
+    for attempt, change in sorted({(run.attempt, run.proof_of) for run in known.observations if run.attempt > 0}):
         runs = _proof_runs(rules, known, _proof_points(change, rules), attempt)
         heals = _claims_of(change, rules)[1]
-        result = examine_claim(heals, runs, ends, rules.ends.metric, attempt=attempt)
-        if result.status is ClaimStatus.FAILED:
-            refuted[change] = refuted.get(change, 0.0) - MAX_NATS
+        if examine_claim(heals, runs, ends, rules.ends.metric, attempt=attempt).status is ClaimStatus.FAILED:
+            nats = judge_variant(runs.of_point[heals.healthy], ends, rules.ends.metric).nats
+            refuted[change] = refuted.get(change, 0.0) - max(0.0, nats)
     return refuted
+
+
+def with_fresh_bits(ends: Ends, rules: Rules, known: Known) -> Ends:
+    """Return the ends with the bits of their proof runs too, so that runs on the same fresh seeds can be compared."""
+    if not ends.repeats_bitwise:
+        return ends
+    digests = [
+        {run.seed_idx: run.outcome.digest for run in known.at(point) if run.attempt > 0 and run.outcome.digest}
+        for point in (rules.good_point, rules.bad_point)
+    ]
+    return replace(ends, good_digests=digests[0] | ends.good_digests, bad_digests=digests[1] | ends.bad_digests)
 
 
 def _claims_of(change: int, rules: Rules) -> tuple[Claim, ...]:
@@ -65,18 +89,21 @@ def prove_change(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
     """
     if attempt > MAX_ATTEMPTS:
         reason = f"{MAX_ATTEMPTS} attempts to prove an answer failed"
-        return replace(plan, phase=Phase.DONE, wanted=(), answer=answer_candidates(plan, reason))
-    runs = _proof_runs(rules, known, _proof_points(change, rules), attempt)
+        return replace(plan, phase=Phase.DONE, candidate=change, wanted=(), answer=answer_candidates(plan, reason))
+    runs = _proof_runs(rules, known, _proof_points(change, rules), attempt, evidence=plan.evidence)
     claims = tuple(
         examine_claim(claim, runs, plan.ends, rules.ends.metric, attempt=attempt) for claim in _claims_of(change, rules)
     )
     plan = replace(plan, phase=Phase.PROOF, claims=claims, candidate=change, wanted=())
     parent, heals, breaks = claims
+    is_weak = parent.status is not ClaimStatus.FAILED and _lacks_power(heals, plan.ends)
+    if (is_weak or _is_worth_another(parent, runs, plan.ends)) and newest_attempt(known) < MAX_ATTEMPTS:
+        return prove_change(rules, known, plan, change, attempt=newest_attempt(known) + 1)
     if parent.status is ClaimStatus.FAILED:
-        if attempt >= MAX_ATTEMPTS:
-            return replace(plan, phase=Phase.DONE, answer=answer_candidates(plan, "its proof failed: " + parent.reason))
-        return prove_change(rules, known, plan, change, attempt=attempt + 1)
-    wanted = _proof_requests(claims, runs, rules, attempt, change)
+        return replace(plan, phase=Phase.DONE, answer=answer_candidates(plan, "its proof failed: " + parent.reason))
+    if parent.status is ClaimStatus.UNBUILDABLE or heals.status is ClaimStatus.FAILED:
+        return replace(plan, phase=Phase.DONE, answer=_answer_of_proof(rules, plan, change))
+    wanted = _proof_requests(claims, rules, known, attempt, change)
     if wanted:
         return replace(plan, wanted=wanted)
     if ClaimStatus.UNBUILDABLE in (heals.status, breaks.status) and (spread := _spread_requests(rules, known, change)):
@@ -86,18 +113,55 @@ def prove_change(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
     return replace(plan, phase=Phase.DONE, answer=_answer_of_proof(rules, plan, change))
 
 
-def _proof_runs(rules: Rules, known: Known, points: Sequence[Point], attempt: int) -> ProofRuns:
-    fresh: dict[Point, list[Observation]] = {}
+def _is_worth_another(parent: ClaimResult, runs: ProofRuns, ends: Ends) -> bool:
+    """Return whether fresh seeds could still prove it: a jump of the right size lacked power, or a run broke by chance."""
+    if parent.status is ClaimStatus.FAILED:
+        return _lacks_power(parent, ends)
+    is_built = not {parent.claim.healthy, parent.claim.sick} & runs.unbuildable.keys()
+    return parent.status is ClaimStatus.UNBUILDABLE and is_built
+
+
+def _lacks_power(result: ClaimResult, ends: Ends) -> bool:
+    """Return whether a claim failed although its jump had the right size: too few runs for this much noise."""
+    if result.status is not ClaimStatus.FAILED or result.jump is None or ends.are_seeds_inert:
+        return False
+    return abs(result.jump - ends.gap) < abs(ends.gap) / 2.0
+
+
+def _proof_runs(
+    rules: Rules, known: Known, points: Sequence[Point], attempt: int, *, evidence: Mapping[int, Evidence] | None = None
+) -> ProofRuns:
+    """Return the fresh runs of an attempt: of each point the first seeds without a hole, so that looks come in one order."""
+    fresh: dict[Point, dict[int, Observation]] = {}
     for run in known.observations:
         if run.attempt == attempt and run.point in points:
-            fresh.setdefault(run.point, []).append(run)
-    for runs in fresh.values():
-        runs.sort(key=lambda run: (run.seed_idx, run.repeat))
-    return ProofRuns(fresh, (rules.good_point, rules.bad_point), known.unbuildable)
+            fresh.setdefault(run.point, {})[run.seed_idx] = run
+    first = SEEDS_PER_ATTEMPT * attempt
+    in_order = {
+        point: [runs[seed_idx] for seed_idx in takewhile(runs.__contains__, count(first))] for point, runs in fresh.items()
+    }
+    unbuildable = _unbuildable_points(rules, known, points, evidence or {})
+    return ProofRuns(in_order, (rules.good_point, rules.bad_point), unbuildable)
+
+
+def _unbuildable_points(
+    rules: Rules, known: Known, points: Sequence[Point], evidence: Mapping[int, Evidence]
+) -> dict[Point, str]:
+    """Return which points of a proof cannot be run: not buildable, skipped, or untestable in the search already."""
+    unbuildable = dict(known.unbuildable)
+    for point in points:
+        if not point.is_prefix or point in (rules.good_point, rules.bad_point):
+            continue
+        if point.prefix in rules.skipped:
+            unbuildable.setdefault(point, "it was skipped")
+        item = evidence.get(point.prefix)
+        if item is not None and item.verdict is VerdictKind.UNTESTABLE:
+            unbuildable.setdefault(point, item.reason)
+    return unbuildable
 
 
 def _proof_requests(
-    claims: Sequence[ClaimResult], runs: ProofRuns, rules: Rules, attempt: int, change: int
+    claims: Sequence[ClaimResult], rules: Rules, known: Known, attempt: int, change: int
 ) -> tuple[Request, ...]:
     """Return the runs that the open claims need, seed by seed so that healthy and sick interleave."""
     needs: dict[Point, int] = {}
@@ -107,7 +171,7 @@ def _proof_requests(
                 needs[point] = max(needs.get(point, 0), result.num_seeds)
             for point in (rules.good_point, rules.bad_point):
                 needs[point] = max(needs.get(point, 0), 1)
-    done = {(run.point, run.seed_idx) for of in runs.of_point.values() for run in of}
+    done = {(run.point, run.seed_idx) for run in known.observations if run.attempt == attempt}
     first = SEEDS_PER_ATTEMPT * attempt
     return tuple(
         Request(point, first + idx, 0, attempt, change)
@@ -137,11 +201,8 @@ def _side_versions(rules: Rules, known: Known, change: int) -> tuple[list[int], 
 def _spread_requests(rules: Rules, known: Known, change: int) -> tuple[Request, ...]:
     """Return runs of versions that must agree in place of a claim that cannot be built, where they have no run yet."""
     healthy, sick = _side_versions(rules, known, change)
-    return tuple(
-        Request(Point(version), 0)
-        for version in [*healthy, *sick]
-        if not any(run.attempt == 0 for run in known.at(Point(version)))
-    )
+    tried = {run.point for run in known.observations if run.attempt == 0}
+    return tuple(Request(Point(version), 0) for version in [*healthy, *sick] if Point(version) not in tried)
 
 
 def _do_sides_agree(rules: Rules, plan: Plan, change: int) -> bool:
@@ -160,22 +221,27 @@ def _answer_of_proof(rules: Rules, plan: Plan, change: int) -> Answer:
     states = {ClaimStatus.HELD: True, ClaimStatus.FAILED: False}
     necessary, sufficient = states.get(heals.status), states.get(breaks.status)
     culprit = Culprit((change,), plan.posterior[change], plan.claims, necessary, sufficient)
-    if parent.status is ClaimStatus.UNBUILDABLE:
-        return answer_candidates(plan, f"the state before it or with it could not be run afresh: {parent.reason}")
     if necessary is False:
-        reason = "without this change the bad end is still bad: at least one other change makes it worse too"
-        return replace(answer_candidates(plan, reason), culprits=(culprit,))
-    if necessary is None or sufficient is None:
-        if _do_sides_agree(rules, plan, change):
-            return Answer("isolated", "proved by fresh runs on both sides", culprits=(culprit,))
-        reason = "it could not be undone or applied alone, and too few other states agree"
-        return replace(answer_candidates(plan, reason), culprits=(culprit,))
-    return Answer("isolated", "proved by fresh runs", culprits=(culprit,))
+        return replace(answer_candidates(plan, _say_not_healed(heals)), culprits=(culprit,))
+    if parent.status is not ClaimStatus.HELD:
+        return answer_candidates(plan, f"the state before it or with it could not be run afresh: {parent.reason}")
+    if necessary and sufficient is not None:
+        return Answer("isolated", "proved by fresh runs", culprits=(culprit,))
+    if _do_sides_agree(rules, plan, change):
+        return Answer("isolated", "proved by fresh runs on both sides", culprits=(culprit,))
+    reason = "it could not be undone or applied alone, and too few other states agree"
+    return replace(answer_candidates(plan, reason), culprits=(culprit,))
+
+
+def _say_not_healed(heals: ClaimResult) -> str:
+    if heals.how in ("permutation", "t", "value"):
+        return f"that the bad end heals without this change could not be shown: {heals.reason}"
+    return "without this change the bad end is still bad: at least one other change makes it worse too"
 
 
 def _find_partner(rules: Rules, known: Known, plan: Plan, change: int, *, attempt: int) -> Plan:
     """The change alone leaves the good end healthy: search the earlier changes for what it needs."""
-    line = Line(change, lambda version: make_point(version, plus=(change,)))
+    line = Line(change, lambda version: make_point(version, plus=(change,)), rules.skipped)
     belief = search_line(line, rules, known, plan.ends)
     best = belief.best
     if belief.posterior[best] < rules.confidence and belief.wanted:
@@ -194,7 +260,7 @@ def _find_partner(rules: Rules, known: Known, plan: Plan, change: int, *, attemp
     ]
     runs = _proof_runs(rules, known, points, attempt)
     results = [examine_claim(claim, runs, plan.ends, rules.ends.metric, attempt=attempt) for claim in pair_claims]
-    wanted = _proof_requests(results, runs, rules, attempt, change)
+    wanted = _proof_requests(results, rules, known, attempt, change)
     if wanted:
         return replace(plan, phase=Phase.PARTNER, wanted=wanted)
     if any(result.status is not ClaimStatus.HELD for result in results):

@@ -93,7 +93,7 @@ class Answer:
     """How a bisection ended.
 
     Attributes:
-        status: of report.json: isolated, candidates, no_regression, not_reproduced, fixed_before, budget, failed.
+        status: of report.json: isolated, candidates, drift, no_regression, not_reproduced, fixed_before, budget, failed.
         reason: one sentence.
         culprits: proved ones, or the one whose proof was left open.
         candidates: (index, probability), most probable first.
@@ -121,6 +121,7 @@ class Plan:
         evidence: by version.
         claims: of the current or last attempt.
         candidate: change being proved, or None.
+        tried: changes that were ever put to the proof, in order.
         answer: set when the phase is DONE.
     """
 
@@ -131,6 +132,7 @@ class Plan:
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     claims: tuple[ClaimResult, ...] = ()
     candidate: int | None = None
+    tried: tuple[int, ...] = ()
     answer: Answer | None = None
 
 
@@ -149,8 +151,10 @@ class Known:
 
 
 def answer_candidates(plan: Plan, reason: str, *, status: str = "candidates") -> Answer:
-    """Return the answer that lists the changes holding 99 % of the belief."""
-    chosen = credible_changes(np.asarray(plan.posterior), mass=0.99) if plan.posterior else []
+    """Return the answer that lists the changes holding 99 % of the belief, and every change that was put to the proof."""
+    chosen = set(credible_changes(np.asarray(plan.posterior), mass=0.99)) if plan.posterior else set()
+    if plan.posterior:
+        chosen |= {*plan.tried, *([] if plan.candidate is None else [plan.candidate])}
     ranked = sorted(((idx, plan.posterior[idx]) for idx in chosen), key=lambda pair: (-pair[1], pair[0]))
     return Answer(status, reason, candidates=tuple(ranked))
 

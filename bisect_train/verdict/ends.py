@@ -1,12 +1,15 @@
 """The proof of the ends: do the good end and the bad end differ, in which way, and by how much more than chance?
 
 Two kinds of replicate: the same seed again (does a run repeat bitwise?) and other seeds, the same at both ends (how wide is
-the metric?). Looks and their error, one-sided, together about 1 %:
+the metric?). Looks and their error, together about 1 %; p counts twice where a change for the better counts too:
 
-    3 + 3 seeds   the gap is >= 10 pooled sd and t(4) p <= 0.0005   "far more than any seed could explain"
-    5 + 5 seeds   exact permutation p <= 1/252                      (complete separation)
-    8 + 8 seeds   exact permutation p <= 0.0025
-    max seeds     exact permutation p <= 0.0025, when more than 8 were allowed
+    every look    the gap is >= 10 pooled sd and t p <= 0.0005   "far more than any seed could explain"
+    5 + 5 seeds   permutation p <= 1/252                         (complete separation)
+    8 + 8 seeds   permutation p <= 0.0025
+    max seeds     permutation p <= 0.0025, when more than 8 were allowed
+
+A look takes the first n seeds of each end, and the first look that decides is final: what comes in later, or in another
+order, changes nothing. "No worsening" has an error of its own, 5 % over its looks (0.01 at 5 seeds, the rest at the last).
 
 A failure (crash, out-of-memory, timeout, non-finite metric) at the bad end is the symptom if it comes back with the same
 signature on every seed and the good end never fails.
@@ -21,19 +24,23 @@ from enum import Enum
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.outcome import Observation, OutcomeKind
+from bisect_train.verdict.replicates import Replicates, are_all_equal, order_of, replicates_of, run_of
+from bisect_train.verdict.replicates import worsening as worsening  # part of what this module offers
 from bisect_train.verdict.stats import (
     Summary,
     permutation_p,
     pooled_sd,
     summarise,
     t_upper_tail,
+    typical_sd,
     upper_bound_paired,
 )
 
 FAR_GAP_SD = 10.0  # "far more than any seed could explain": pooled sd that 3 + 3 seeds must lie apart
 FAR_LEVEL = 0.0005
-LEVEL_OF_LOOK = {5: 1.0 / 252.0 + 1e-9, 8: 0.0025}
-FIRST_LOOK, SECOND_LOOK = 3, 5
+FIRST_LOOK, SECOND_LOOK, THIRD_LOOK = 3, 5, 8
+SECOND_LEVEL, THIRD_LEVEL = 1.0 / 252.0 + 1e-9, 0.0025
+SAME_ERROR, SAME_ERROR_EARLY = 0.05, 0.01  # of "no worsening that counts": in all, and at each look before the last
 NUM_SYMPTOM_SEEDS = 3
 INERT_EFFECT_SHARE = 0.01  # without any seed spread, differences under 1 % of the good value count as harmless
 
@@ -112,11 +119,6 @@ class EndRules:
     has_judge: bool = False
 
 
-def worsening(value: float, metric: Metric) -> float:
-    """Return the value with the sign that makes larger worse."""
-    return value if metric.better == "lower" else -value
-
-
 def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends:
     """Return what the runs of both ends show so far, and which runs are needed next.
 
@@ -124,7 +126,7 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
         good, bad: observations of the two ends outside any proof of an answer, in any order.
         rules: what was asked.
     """
-    first_good, first_bad = _run_of(good, 0, 0), _run_of(bad, 0, 0)
+    first_good, first_bad = run_of(good, 0, 0), run_of(bad, 0, 0)
     missing = [EndRun(is_bad, 0) for is_bad, run in ((False, first_good), (True, first_bad)) if run is None]
     if first_good is not None and (broken := _untestable_good(first_good, rules)):
         return broken
@@ -132,7 +134,7 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
         return Ends(EndsStatus.BAD_UNTESTABLE, reason=first_bad.outcome.reason)
     if first_good is None or first_bad is None:
         return Ends(EndsStatus.OPEN, wanted=tuple(missing), reason="running both ends")
-    if first_bad.outcome.kind is OutcomeKind.FAILED or rules.has_judge:
+    if first_bad.outcome.kind is OutcomeKind.FAILED or rules.has_judge or rules.criterion is Criterion.SYMPTOM:
         return _prove_symptom(good, bad, rules)
     kinds = (first_good.outcome.kind, first_bad.outcome.kind)
     if OutcomeKind.NO_METRIC in kinds:
@@ -159,117 +161,112 @@ def _report_no_metric(kinds: tuple[OutcomeKind, OutcomeKind], rules: EndRules) -
     return Ends(EndsStatus.BAD_UNTESTABLE, reason=f"no value of {name} was seen at the bad end")
 
 
-def _run_of(runs: Sequence[Observation], seed_idx: int, repeat: int) -> Observation | None:
-    return next((run for run in runs if run.seed_idx == seed_idx and run.repeat == repeat), None)
-
-
 # ---- a failure, or a judging command, decides ------------------------------------------------------------------
 
 
 def _prove_symptom(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends:
     criterion = Criterion.JUDGE if rules.has_judge else Criterion.SYMPTOM
-    first = _run_of(bad, 0, 0)
+    first = run_of(bad, 0, 0)
     assert first is not None
-    if rules.criterion in (Criterion.EXACT, Criterion.STATISTICAL) and not rules.has_judge:
-        return Ends(EndsStatus.BAD_UNTESTABLE, signature=first.outcome.signature, reason=first.outcome.reason)
-    wanted = tuple(
-        EndRun(is_bad, seed_idx)
-        for seed_idx in range(NUM_SYMPTOM_SEEDS)
-        for is_bad, runs in ((True, bad), (False, good))
-        if _run_of(runs, seed_idx, 0) is None
-    )
     signature = first.outcome.signature
+    if rules.criterion in (Criterion.EXACT, Criterion.STATISTICAL) and not rules.has_judge:
+        return Ends(EndsStatus.BAD_UNTESTABLE, signature=signature, reason=first.outcome.reason)
+    if broken := _find_untestable(good, bad):
+        return broken
     ends = Ends(EndsStatus.OPEN, criterion=criterion, signature=signature)
-    num_bad = sum(run.outcome.signature == signature and bool(signature) for run in bad)
+    num_bad = sum(run.outcome.signature == signature for run in bad)
     num_good_failed = sum(bool(run.outcome.signature) for run in good)
     if num_bad < len(bad) or num_good_failed:
-        reason = f"the bad end fails in {num_bad} of {len(bad)} runs, the good end in {num_good_failed} of {len(good)}"
-        if not signature:
-            return replace(ends, status=EndsStatus.SAME, reason="the judging command calls both ends good")
+        num_failed = sum(bool(run.outcome.signature) for run in bad)
+        reason = (
+            f"the bad end fails in {num_failed} of {len(bad)} runs, {num_bad if signature else 0} of them alike, "
+            f"the good end in {num_good_failed} of {len(good)}"
+        )
         return replace(ends, status=EndsStatus.FLAKY, reason=reason)
-    if wanted:
-        return replace(ends, wanted=wanted, reason="does the failure come back?")
+    if wanted := _symptom_runs(good, bad, is_healthy=not signature):
+        return replace(ends, wanted=wanted, reason="does the failure come back?" if signature else "does it ever fail?")
+    if not signature:
+        return _report_healthy_bad_end(ends)
     reason = f"the bad end fails in {len(bad)} of {len(bad)} runs ({first.outcome.reason}), the good end never"
     return replace(ends, status=EndsStatus.SEPARATED, repeats_bitwise=True, reason=reason)
+
+
+def _find_untestable(good: Sequence[Observation], bad: Sequence[Observation]) -> Ends | None:
+    for status, runs in ((EndsStatus.GOOD_UNTESTABLE, good), (EndsStatus.BAD_UNTESTABLE, bad)):
+        for run in sorted(runs, key=order_of):
+            if run.outcome.kind is OutcomeKind.UNTESTABLE:
+                return Ends(status, reason=f"seed {run.seed_idx}: {run.outcome.reason}")
+    return None
+
+
+def _symptom_runs(good: Sequence[Observation], bad: Sequence[Observation], *, is_healthy: bool) -> tuple[EndRun, ...]:
+    sides = ((True, bad),) if is_healthy else ((True, bad), (False, good))
+    return tuple(
+        EndRun(is_bad, seed_idx)
+        for seed_idx in range(NUM_SYMPTOM_SEEDS)
+        for is_bad, runs in sides
+        if run_of(runs, seed_idx, 0) is None
+    )
+
+
+def _report_healthy_bad_end(ends: Ends) -> Ends:
+    if ends.criterion is Criterion.JUDGE:
+        return replace(ends, status=EndsStatus.SAME, reason="the judging command calls both ends good")
+    return replace(ends, status=EndsStatus.UNCLEAR, reason="the bad end does not fail")
 
 
 # ---- values decide ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Replicates:
-    """Values of distinct seeds (copies left out), signed so that larger is worse, by seed index; and bitwise facts."""
-
-    good: dict[int, float]
-    bad: dict[int, float]
-    good_digests: dict[int, str]
-    bad_digests: dict[int, str]
-    repeats_bitwise: bool | None
-    are_seeds_inert: bool
-
-
 def _prove_values(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends:
-    failed = next((run for run in [*good, *bad] if run.outcome.kind is not OutcomeKind.MEASURED), None)
-    if failed is not None:
-        status = EndsStatus.GOOD_UNTESTABLE if failed in good else EndsStatus.FLAKY
-        return Ends(status, signature=failed.outcome.signature, reason=f"seed {failed.seed_idx}: {failed.outcome.reason}")
-    seen = _replicates(good, bad, rules.metric)
+    if broken := _find_broken(good, bad):
+        return broken
+    seen = replicates_of(good, bad, rules.metric)
     ends = _ends_of(seen, rules)
-    wanted = _missing_runs(good, bad, num_seeds=FIRST_LOOK)
+    wanted = _missing_runs(good, bad, num_good=FIRST_LOOK, num_bad=FIRST_LOOK)
     if wanted:
         return replace(ends, wanted=wanted, reason="how wide is the metric?")
-    if seen.repeats_bitwise and _are_all_equal(seen):
+    if seen.repeats_bitwise and are_all_equal(seen):
         return replace(ends, status=EndsStatus.SAME, reason="both ends are bitwise equal on every seed", bound=0.0)
+    if rules.criterion is Criterion.EXACT:
+        return _prove_bits(ends)
     if seen.are_seeds_inert:
         return _prove_without_spread(seen, ends, rules)
     return _prove_by_looks(good, bad, seen, rules)
 
 
-def _replicates(good: Sequence[Observation], bad: Sequence[Observation], metric: Metric) -> _Replicates:
-    values: list[dict[int, float]] = []
-    digests: list[dict[int, str]] = []
-    num_copies = 0
-    for runs in (good, bad):
-        first_runs = {run.seed_idx: run for run in runs if run.repeat == 0}
-        digest_of_seed = {idx: run.outcome.digest for idx, run in sorted(first_runs.items())}
-        origin = digest_of_seed.get(0, "")
-        copies = {idx for idx, digest in digest_of_seed.items() if idx > 0 and digest and digest == origin}
-        num_copies += len(copies)
-        kept = {idx: run for idx, run in sorted(first_runs.items()) if idx not in copies}
-        values.append({idx: worsening(run.outcome.value or 0.0, metric) for idx, run in kept.items()})
-        digests.append(digest_of_seed)
-    num_other_seeds = sum(len(digest_of_seed) - 1 for digest_of_seed in digests)
-    return _Replicates(
-        values[0], values[1], digests[0], digests[1], _repeats_bitwise(good, bad), 0 < num_other_seeds == num_copies
-    )
+def _find_broken(good: Sequence[Observation], bad: Sequence[Observation]) -> Ends | None:
+    """Return the answer when a later seed failed although the first one at its end ran well."""
+    if broken := _find_untestable(good, bad):
+        return broken
+    for status, runs in ((EndsStatus.GOOD_UNTESTABLE, good), (EndsStatus.FLAKY, bad)):
+        for run in sorted(runs, key=order_of):
+            if run.outcome.kind is not OutcomeKind.MEASURED:
+                return Ends(status, signature=run.outcome.signature, reason=f"seed {run.seed_idx}: {run.outcome.reason}")
+    return None
 
 
-def _repeats_bitwise(good: Sequence[Observation], bad: Sequence[Observation]) -> bool | None:
-    answers = []
-    for runs in (good, bad):
-        first, again = _run_of(runs, 0, 0), _run_of(runs, 0, 1)
-        if first is None or again is None:
-            return None
-        answers.append(bool(first.outcome.digest) and first.outcome.digest == again.outcome.digest)
-    return all(answers)
-
-
-def _are_all_equal(seen: _Replicates) -> bool:
-    shared = seen.good_digests.keys() & seen.bad_digests.keys()
-    return bool(shared) and all(seen.good_digests[idx] == seen.bad_digests[idx] != "" for idx in shared)
-
-
-def _missing_runs(good: Sequence[Observation], bad: Sequence[Observation], *, num_seeds: int) -> tuple[EndRun, ...]:
-    plan = [(0, 0), (0, 1), *((idx, 0) for idx in range(1, num_seeds))]
+def _missing_runs(
+    good: Sequence[Observation], bad: Sequence[Observation], *, num_good: int, num_bad: int
+) -> tuple[EndRun, ...]:
+    """Return what is missing of the first seeds of both ends and of the repeats of seed 0, seed by seed."""
+    plan = [(0, 0), (0, 1), *((idx, 0) for idx in range(1, max(num_good, num_bad)))]
     return tuple(
         EndRun(is_bad, seed_idx, repeat)
         for seed_idx, repeat in plan
-        for is_bad, runs in ((False, good), (True, bad))
-        if _run_of(runs, seed_idx, repeat) is None
+        for is_bad, runs, num in ((False, good, num_good), (True, bad, num_bad))
+        if seed_idx < num and run_of(runs, seed_idx, repeat) is None
     )
 
 
-def _prove_without_spread(seen: _Replicates, ends: Ends, rules: EndRules) -> Ends:
+def _prove_bits(ends: Ends) -> Ends:
+    """Any difference in the bits is what counts: the ends differ on some seed, and each must repeat itself."""
+    if not ends.repeats_bitwise:
+        return replace(ends, status=EndsStatus.UNCLEAR, reason="the same run does not repeat bitwise, so bits decide nothing")
+    return replace(ends, status=EndsStatus.SEPARATED, criterion=Criterion.EXACT, reason="the bits differ")
+
+
+def _prove_without_spread(seen: Replicates, ends: Ends, rules: EndRules) -> Ends:
     """No seed changes anything: the spread of harmless changes is declared, not measured, and the gap must dwarf it."""
     good_value = next(iter(seen.good.values()))
     smallest = rules.min_effect if rules.min_effect is not None else INERT_EFFECT_SHARE * abs(good_value)
@@ -277,78 +274,104 @@ def _prove_without_spread(seen: _Replicates, ends: Ends, rules: EndRules) -> End
     declared = f"seeds change nothing; differences under {smallest:.3g} are taken as harmless (--min-effect sets it)"
     ends = replace(ends, spread=spread, min_effect=smallest, bound=gap, reason=declared)
     is_far = abs(gap) >= FAR_GAP_SD * spread or rules.min_effect is not None
-    if rules.any_change:
-        return replace(ends, status=EndsStatus.SEPARATED, criterion=Criterion.EXACT, reason="the bits differ")
-    if gap < smallest:
-        return replace(ends, status=EndsStatus.BETTER if gap <= -smallest and is_far else EndsStatus.SAME)
+    if rules.any_change and seen.repeats_bitwise:
+        return _prove_bits(ends)
+    if gap <= 0.0 or gap < smallest:
+        is_better = gap < 0.0 and gap <= -smallest and is_far
+        return replace(ends, status=EndsStatus.BETTER if is_better else EndsStatus.SAME)
     return replace(ends, status=EndsStatus.SEPARATED if is_far else EndsStatus.UNCLEAR)
 
 
-def _prove_by_looks(good: Sequence[Observation], bad: Sequence[Observation], seen: _Replicates, rules: EndRules) -> Ends:
-    ends = _ends_of(seen, rules)
-    num = min(len(seen.good), len(seen.bad))
-    sign = -1.0 if rules.any_change and ends.gap < 0 else 1.0
-    low, high = ([sign * v for v in group.values()] for group in (seen.good, seen.bad))
-    p_value = _look_p(low, high, ends.spread)
-    if p_value is not None and sign * ends.gap >= ends.min_effect:
-        reason = f"{num} + {num} seeds lie {sign * ends.gap / ends.spread:.1f} seed sd apart" if ends.spread else "no overlap"
-        return replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=reason)
-    if -sign * ends.gap >= ends.min_effect and _look_p([-v for v in low], [-v for v in high], ends.spread) is not None:
-        return replace(ends, status=EndsStatus.BETTER, reason="the bad end is better than the good end")
-    ends = replace(ends, bound=_bound_of(seen))
-    is_bounded = ends.bound is not None and ends.bound < ends.min_effect
-    if num >= SECOND_LOOK and is_bounded and not rules.any_change:
-        return replace(ends, status=EndsStatus.SAME, reason="no worsening that counts")
-    wanted = _runs_of_next_look(good, bad, seen, max_seeds=max(FIRST_LOOK, rules.max_seeds))
-    if wanted:
-        return replace(ends, wanted=wanted, reason="more seeds are needed")
-    if rules.any_change and seen.repeats_bitwise:
-        return replace(ends, status=EndsStatus.SEPARATED, criterion=Criterion.EXACT, reason="the bits differ")
+def _prove_by_looks(good: Sequence[Observation], bad: Sequence[Observation], seen: Replicates, rules: EndRules) -> Ends:
+    looks = _looks_of(rules)
+    for look in looks:
+        wanted = _runs_of_look(good, bad, seen, look, max_seeds=2 * looks[-1])
+        if wanted:
+            return replace(_ends_of(seen, rules), wanted=wanted, reason="more seeds are needed")
+        ends = _look_at(seen.first(look), rules, same_error=_same_error(look, looks))
+        if ends.status is not EndsStatus.OPEN:
+            return ends
+    if rules.any_change and ends.repeats_bitwise:
+        return _prove_bits(ends)
     return replace(ends, status=EndsStatus.UNCLEAR, reason="the ends do not separate")
 
 
-def _runs_of_next_look(
-    good: Sequence[Observation], bad: Sequence[Observation], seen: _Replicates, *, max_seeds: int
+def _looks_of(rules: EndRules) -> list[int]:
+    max_seeds = max(FIRST_LOOK, rules.max_seeds)
+    return sorted({max_seeds, *(look for look in (FIRST_LOOK, SECOND_LOOK, THIRD_LOOK) if look <= max_seeds)})
+
+
+def _same_error(look: int, looks: Sequence[int]) -> float:
+    """Return the error that a look may spend on "no worsening that counts"; all looks together spend SAME_ERROR."""
+    if look < looks[-1]:
+        return SAME_ERROR_EARLY if look >= SECOND_LOOK else 0.0
+    return SAME_ERROR - SAME_ERROR_EARLY * sum(early >= SECOND_LOOK for early in looks[:-1])
+
+
+def _look_at(part: Replicates, rules: EndRules, *, same_error: float) -> Ends:
+    """Return what the first seeds of both ends show; OPEN when they decide nothing."""
+    ends = _ends_of(part, rules)
+    sign = -1.0 if rules.any_change and ends.gap < 0 else 1.0
+    low, high = ([sign * v for v in group.values()] for group in (part.good, part.bad))
+    num_sides = 2 if rules.any_change else 1
+    worse = sign * ends.gap
+    p_value = _look_p(low, high, ends.spread, num_sides=num_sides)
+    if p_value is not None and worse > 0 and worse >= ends.min_effect:
+        reason = f"{len(low)} + {len(high)} seeds lie {worse / ends.spread:.1f} seed sd apart" if ends.spread else "no overlap"
+        return replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=reason)
+    mirrored = _look_p([-v for v in low], [-v for v in high], ends.spread, num_sides=num_sides)
+    if mirrored is not None and -worse >= ends.min_effect:
+        return replace(ends, status=EndsStatus.BETTER, p_value=mirrored, reason="the bad end is better than the good end")
+    if same_error == 0.0:
+        return ends
+    ends = replace(ends, bound=_bound_of(part, level=1.0 - same_error))
+    if ends.bound is not None and ends.bound < ends.min_effect and not rules.any_change:
+        return replace(ends, status=EndsStatus.SAME, reason="no worsening that counts")
+    return ends
+
+
+def _runs_of_look(
+    good: Sequence[Observation], bad: Sequence[Observation], seen: Replicates, look: int, *, max_seeds: int
 ) -> tuple[EndRun, ...]:
-    num = min(len(seen.good), len(seen.bad))
-    next_look = next((look for look in (SECOND_LOOK, 8, max_seeds) if num < look <= max_seeds), None)
-    if next_look is None:
-        return ()
-    num_copies = max(len(seen.good_digests) - len(seen.good), len(seen.bad_digests) - len(seen.bad))
-    return _missing_runs(good, bad, num_seeds=min(next_look + num_copies, 2 * max_seeds))
+    """Return the runs that a look still needs: copies are made up for, but an end without any spread has shown all it can."""
+    nums = []
+    for values, digests, is_inert in (
+        (seen.good, seen.good_digests, seen.is_good_inert),
+        (seen.bad, seen.bad_digests, seen.is_bad_inert),
+    ):
+        num_copies = len(digests) - len(values)
+        nums.append(0 if is_inert or len(values) >= look else min(look + num_copies, max_seeds))
+    return _missing_runs(good, bad, num_good=nums[0], num_bad=nums[1])
 
 
-def _look_p(low: list[float], high: list[float], spread: float) -> float | None:
+def _look_p(low: list[float], high: list[float], spread: float, *, num_sides: int) -> float | None:
     """Return the p value if a look at these values separates them (high is worse), else None."""
     num = min(len(low), len(high))
     gap = summarise(high).mean - summarise(low).mean
-    if num >= FIRST_LOOK:
-        if spread == 0.0 and gap > 0:
-            return 0.0
-        statistic = gap / (spread * (1 / len(low) + 1 / len(high)) ** 0.5) if spread else 0.0
-        p_value = t_upper_tail(statistic, len(low) + len(high) - 2)
-        if gap >= FAR_GAP_SD * spread > 0 and p_value <= FAR_LEVEL:
+    if gap >= FAR_GAP_SD * spread > 0:
+        statistic = gap / (spread * (1 / len(low) + 1 / len(high)) ** 0.5)
+        p_value = num_sides * t_upper_tail(statistic, len(low) + len(high) - 2)
+        if p_value <= FAR_LEVEL:
             return p_value
     if num < SECOND_LOOK:
         return None
-    level = LEVEL_OF_LOOK[5] if num < 8 else LEVEL_OF_LOOK[8]
-    p_value = permutation_p(low[:8], high[:8]) if num <= 8 else permutation_p(low[:10], high[:10])
-    return p_value if p_value <= level else None
+    p_value = num_sides * permutation_p(low, high)
+    return p_value if p_value <= (SECOND_LEVEL if num < THIRD_LOOK else THIRD_LEVEL) else None
 
 
-def _bound_of(seen: _Replicates) -> float | None:
+def _bound_of(seen: Replicates, *, level: float) -> float | None:
     shared = sorted(seen.good.keys() & seen.bad.keys())
     if len(shared) < 2:
         return None
-    return upper_bound_paired([seen.good[idx] for idx in shared], [seen.bad[idx] for idx in shared])
+    return upper_bound_paired([seen.good[idx] for idx in shared], [seen.bad[idx] for idx in shared], level=level)
 
 
-def _ends_of(seen: _Replicates, rules: EndRules) -> Ends:
+def _ends_of(seen: Replicates, rules: EndRules) -> Ends:
     """Return the open state with everything that the values seen so far give."""
     good, bad = summarise(list(seen.good.values())), summarise(list(seen.bad.values()))
     spread, _ = pooled_sd([list(seen.good.values()), list(seen.bad.values())])
-    # default: one seed standard deviation of the good end
-    min_effect = rules.min_effect if rules.min_effect is not None else good.sd
+    # default: one seed standard deviation of the good end; an outlier must not make a large worsening count as harmless
+    min_effect = rules.min_effect if rules.min_effect is not None else typical_sd(list(seen.good.values()))
     return Ends(
         EndsStatus.OPEN,
         criterion=Criterion.STATISTICAL,

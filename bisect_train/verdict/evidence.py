@@ -5,7 +5,8 @@ Values: the mean of a variant's n runs is compared with what a GOOD and a BAD va
     y | side ~ (1 - e) t_nu(m_side, s_side^2 / n + s_side^2 / n_side + tau^2) + e Uniform(range)
 
 with the unknown mean of the side integrated out (s^2 / n_side), an offset of the variant's own that repeating it cannot
-average away (tau), and a share e of outliers, so that a value unlike both ends says nothing (OTHER).
+average away (tau), and a share e of outliers, so that a value unlike both ends says nothing (OTHER). Of three runs or more,
+one that is far from its siblings is left out of the mean.
 
 Where runs repeat bitwise, a run equal to one end on the same seed counts as ln 1000. No single run weighs more than that.
 A run equal to neither end is judged by the seed spread, never by which end is nearer.
@@ -15,18 +16,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-from scipy import stats as scipy_stats
+from statistics import median
 
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion, Evidence, VerdictKind
-from bisect_train.verdict.ends import Ends, worsening
+from bisect_train.verdict.ends import Ends
 from bisect_train.verdict.outcome import Observation, OutcomeKind
-from bisect_train.verdict.stats import summarise
+from bisect_train.verdict.replicates import worsening
+from bisect_train.verdict.stats import summarise, t_density
 
 MAX_NATS = math.log(1000.0)
 DECISIVE_NATS = math.log(20.0)
 OUTLIER_SHARE = 0.02
+OUTLIER_SD = 5.0  # seed standard deviations from its siblings' median
 OFFSET_SD = 0.5  # tau in units of the seed standard deviation
 SYMPTOM_NATS = math.log(100.0)
 
@@ -39,20 +41,34 @@ def judge_variant(runs: Sequence[Observation], ends: Ends, metric: Metric) -> Ev
         ends: the proof of the ends, SEPARATED.
         metric: the primary metric.
     """
+    runs = sorted(runs, key=lambda run: (run.attempt, run.seed_idx, run.repeat))
     if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
         return _judge_by_symptom(runs, ends)
     measured = [run for run in runs if run.outcome.kind is OutcomeKind.MEASURED]
     if not measured:
         return Evidence(VerdictKind.UNTESTABLE, reason=runs[0].outcome.reason, num_runs=len(runs))
     exact = [nats for run in measured if (nats := _exact_nats(run, ends)) != 0.0]
-    if exact:
-        total = math.fsum(exact)
-        kind = VerdictKind.INCONCLUSIVE if total == 0 else VerdictKind.BAD if total > 0 else VerdictKind.GOOD
-        end = "bad" if total > 0 else "good"
-        return Evidence(kind, total, len(measured), f"bitwise equal to the {end} end")
+    rest = [run for run in measured if _exact_nats(run, ends) == 0.0]
     if ends.criterion is Criterion.EXACT:
-        return Evidence(VerdictKind.OTHER, 0.0, len(measured), "bitwise equal to neither end")
-    return _judge_by_value([worsening(run.outcome.value or 0.0, metric) for run in measured], ends, metric)
+        return _judge_by_bits(exact, len(measured))
+    by_value = _judge_by_value([worsening(run.outcome.value or 0.0, metric) for run in rest], ends, metric) if rest else None
+    if not exact:
+        assert by_value is not None
+        return by_value
+    # runs that are not bitwise equal to an end may contradict those that are (a stale cache lies): they count too
+    return _judge_by_bits(exact, len(measured), nats_of_rest=by_value.nats if by_value else 0.0)
+
+
+def _judge_by_bits(exact: Sequence[float], num_runs: int, *, nats_of_rest: float = 0.0) -> Evidence:
+    if not exact:
+        return Evidence(VerdictKind.OTHER, 0.0, num_runs, "bitwise equal to neither end")
+    total = math.fsum([*exact, nats_of_rest])
+    if abs(total) < DECISIVE_NATS:
+        return Evidence(VerdictKind.INCONCLUSIVE, total, num_runs, "its runs contradict each other")
+    kind = VerdictKind.BAD if total > 0 else VerdictKind.GOOD
+    has_its_bits = math.fsum(exact) * total > 0
+    reason = f"bitwise equal to the {kind.value} end" if has_its_bits else "its values outweigh its bits"
+    return Evidence(kind, total, num_runs, reason)
 
 
 def _exact_nats(run: Observation, ends: Ends) -> float:
@@ -79,6 +95,7 @@ def _judge_by_symptom(runs: Sequence[Observation], ends: Ends) -> Evidence:
 
 
 def _judge_by_value(values: list[float], ends: Ends, metric: Metric) -> Evidence:
+    values = _without_outliers(values, ends)
     mean, num = summarise(values).mean, len(values)
     densities = [_density_of_side(mean, num, ends, metric, is_bad=is_bad) for is_bad in (True, False)]
     nats = math.log(densities[0]) - math.log(densities[1])
@@ -92,6 +109,19 @@ def _judge_by_value(values: list[float], ends: Ends, metric: Metric) -> Evidence
     return Evidence(kind, nats, num, f"{metric.name} {shown:.6g} decides nothing")
 
 
+def _without_outliers(values: list[float], ends: Ends) -> list[float]:
+    """Return the values near their own median: of three runs or more, one that lies far from its siblings is left out.
+
+    Which end it resembles plays no part, so this favours neither side.
+    """
+    if len(values) < 3 or ends.spread == 0.0:
+        return values
+    assert ends.good is not None and ends.bad is not None
+    reach = OUTLIER_SD * max(ends.spread, ends.good.sd, ends.bad.sd)
+    middle = median(values)
+    return [value for value in values if abs(value - middle) <= reach] or values
+
+
 def _density_of_side(mean: float, num: int, ends: Ends, metric: Metric, *, is_bad: bool) -> float:
     """Return the predictive density of a variant's mean value if it belongs to one side."""
     side = ends.bad if is_bad else ends.good
@@ -100,7 +130,7 @@ def _density_of_side(mean: float, num: int, ends: Ends, metric: Metric, *, is_ba
     tau = max(OFFSET_SD * ends.spread, ends.min_effect / 2.0)
     scale = math.sqrt(sd * sd * (1.0 / num + 1.0 / side.num) + tau * tau) or 1e-12
     dof = min(30, max(3, (ends.good.num if ends.good else 1) + (ends.bad.num if ends.bad else 1) - 2))
-    inlier = float(scipy_stats.t.pdf((mean - worsening(side.mean, metric)) / scale, dof)) / scale
+    inlier = t_density((mean - worsening(side.mean, metric)) / scale, dof) / scale
     return (1.0 - OUTLIER_SHARE) * inlier + OUTLIER_SHARE / _range_of(ends)
 
 
@@ -113,13 +143,3 @@ def _sd_of_side(sd: float, num: int, ends: Ends) -> float:
 def _range_of(ends: Ends) -> float:
     """Return the width over which an outlier could lie: several gaps, several spreads."""
     return 4.0 * abs(ends.gap) + 20.0 * ends.spread or 1e-9
-
-
-def expected_error(ends: Ends) -> float:
-    """Return how often one run is expected to point to the wrong side, 0.001 to 0.4: Phi(-d'/2) for values."""
-    if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
-        return math.exp(-SYMPTOM_NATS)
-    if ends.criterion is Criterion.EXACT:
-        return 0.001
-    spread = math.hypot(ends.spread, max(OFFSET_SD * ends.spread, ends.min_effect / 2.0)) or 1e-12
-    return float(min(0.4, max(0.001, scipy_stats.norm.sf(abs(ends.gap) / spread / 2.0))))

@@ -16,6 +16,7 @@ from bisect_train.core.question import Metric
 
 JUDGE_UNTESTABLE = 125
 JUDGE_LOST = 128  # and above: the judge was killed or timed out
+MIN_PRINTED_VALUES = 4
 
 
 class OutcomeKind(str, Enum):
@@ -162,8 +163,11 @@ def reduce_values(values: tuple[float, ...], how: str) -> float:
 def digest_fingerprint(fingerprint: Fingerprint, metric_name: str) -> str:
     """Return the bitwise class of a run: equal exactly if training signals and the primary metric are bitwise equal.
 
-    Times, memory, RNG states and other log metrics do not count.
+    Times, memory, RNG states and other log metrics do not count unless they are the primary metric. A few printed numbers
+    alone are no bits: an accuracy of 0.8 comes twice by chance, so without recorded signals it takes MIN_PRINTED_VALUES
+    different ones.
     """
+    steps = [step for rank in fingerprint.ranks for step in rank.steps]
     rows = [
         [
             repr(step.loss),
@@ -174,8 +178,8 @@ def digest_fingerprint(fingerprint: Fingerprint, metric_name: str) -> str:
             step.missing_grads,
             step.param_hash,
         ]
-        for rank in fingerprint.ranks
-        for step in rank.steps
+        for step in steps
     ]
-    series = [[item.name, item.values] for item in fingerprint.metrics if item.name == metric_name]
-    return digest_of([rows, series]) if rows or series else ""
+    values = metric_values(fingerprint, metric_name)
+    has_signals = any(step.loss is not None or step.grad_norm is not None or step.param_hash for step in steps)
+    return digest_of([rows, values]) if has_signals or len(set(values)) >= MIN_PRINTED_VALUES else ""

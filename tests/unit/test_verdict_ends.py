@@ -75,6 +75,13 @@ def test_ends_with_a_smallest_effect_far_above_the_noise_are_the_same() -> None:
     assert ends.bound is not None and ends.bound < 10.0
 
 
+def test_ends_with_an_outlier_at_the_good_end_do_not_pass_a_worsening_as_harmless() -> None:
+    outlying = [*TIGHT[:7], 30.0]
+    ends, _ = grow(lambda idx: outlying[idx], lambda idx: TIGHT[idx] + 2.0)
+    assert ends.status is not EndsStatus.SAME
+    assert ends.min_effect < 1.0
+
+
 @pytest.mark.parametrize("max_seeds", [0, 1, 2, 3])
 def test_ends_with_too_few_seeds_are_taken_to_three(max_seeds: int) -> None:
     ends, num_runs = grow(lambda idx: TIGHT[idx], lambda idx: TIGHT[idx] + 0.2, EndRules(LOSS, max_seeds=max_seeds))
