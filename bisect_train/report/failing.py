@@ -57,6 +57,8 @@ def say_no_metric(case: Case) -> tuple[str, str]:
     """Return (what happened, what to do) when neither end shows the metric."""
     run = failing_run(case, "good") or failing_run(case, "bad")
     seen = f" {say_seen_metrics(run.fingerprint)}" if run else ""
+    if run and run.fingerprint.ending.kind is EndingKind.NO_RECORDER:
+        seen = f" {say_failure(run.fingerprint.ending)[:1].upper()}{say_failure(run.fingerprint.ending)[1:]}."
     return f"Neither end shows a value of {case.question.metric.name}, and neither fails.{seen}", _remedy_metric(case)
 
 

@@ -24,6 +24,7 @@ from bisect_train.coordinator.events import (
     ProbeStarted,
 )
 from bisect_train.core.question import Question
+from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.live_state import Finished, InFlight, LiveState, draw_state, say_phase
 from bisect_train.report.words import say_count, say_ending, say_number, say_point, say_seconds
 from bisect_train.search.terms import Phase, Request
@@ -165,4 +166,6 @@ class LiveView:
         plan = self._state.plan
         if plan is None or plan.ends.status is not EndsStatus.SEPARATED:
             return ""
-        return judge_variant([seen], plan.ends, self._question.metric).verdict.value
+        verdict = judge_variant([seen], plan.ends, self._question.metric).verdict
+        # the ends' own runs on a proof's fresh seeds are not in yet: unlike both says nothing there
+        return "" if seen.attempt > 0 and verdict is VerdictKind.OTHER else verdict.value

@@ -112,6 +112,8 @@ def _claim_text(case: Case, claim: Claim) -> str:
 def _say_how(result: ClaimResult) -> str:
     if result.how == "bitwise":
         return "bitwise equal"
+    if result.how == "metric":
+        return "equal metric"
     if result.how == "symptom":
         return "every run" if result.status is ClaimStatus.HELD else "fails or not"
     if result.how == "value":

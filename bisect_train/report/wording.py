@@ -150,6 +150,9 @@ def _say_sureness(case: Case, culprit: CulpritPart) -> tuple[str, ...]:
     is_bitwise = bool(held) and all(result.how == "bitwise" for result in held)
     if is_bitwise:
         proof = "fresh runs, which the search had not seen, gave bit for bit what the ends give"
+    elif held and all(result.how in ("bitwise", "metric") for result in held):
+        name = case.question.metric.name
+        proof = f"fresh runs, which the search had not seen, gave the {name} of the ends to the last digit, on every seed"
     elif case.is_symptom:
         proof = "fresh runs, which the search had not seen, failed with it and did not fail without it, every time"
     else:

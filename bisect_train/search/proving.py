@@ -14,6 +14,7 @@ from bisect_train.verdict.ends import Ends
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim
+from bisect_train.verdict.replicates import worsening
 
 MAX_ATTEMPTS = 3
 SEEDS_PER_ATTEMPT = 100  # attempt n uses seed indices 100 n, 100 n + 1, ...
@@ -54,14 +55,28 @@ def refuted_changes(rules: Rules, known: Known, ends: Ends) -> dict[int, float]:
 
 
 def with_fresh_bits(ends: Ends, rules: Rules, known: Known) -> Ends:
-    """Return the ends with the bits of their proof runs too, so that runs on the same fresh seeds can be compared."""
+    """Return the ends with the bits and values of their proof runs too, so that runs on the same seeds can be compared."""
     if not ends.repeats_bitwise:
         return ends
     digests = [
         {run.seed_idx: run.outcome.digest for run in known.at(point) if run.attempt > 0 and run.outcome.digest}
         for point in (rules.good_point, rules.bad_point)
     ]
-    return replace(ends, good_digests=digests[0] | ends.good_digests, bad_digests=digests[1] | ends.bad_digests)
+    values = [
+        {
+            run.seed_idx: worsening(run.outcome.value, rules.ends.metric)
+            for run in known.at(point)
+            if run.outcome.value is not None
+        }
+        for point in (rules.good_point, rules.bad_point)
+    ]
+    return replace(
+        ends,
+        good_digests=digests[0] | ends.good_digests,
+        bad_digests=digests[1] | ends.bad_digests,
+        good_values=values[0] | ends.good_values,
+        bad_values=values[1] | ends.bad_values,
+    )
 
 
 def _claims_of(change: int, rules: Rules) -> tuple[Claim, ...]:
@@ -170,7 +185,7 @@ def _proof_requests(
             for point in (result.claim.healthy, result.claim.sick):
                 needs[point] = max(needs.get(point, 0), result.num_seeds)
             for point in (rules.good_point, rules.bad_point):
-                needs[point] = max(needs.get(point, 0), 1)
+                needs[point] = max(needs.get(point, 0), result.num_seeds if result.how == "metric" else 1)
     done = {(run.point, run.seed_idx) for run in known.observations if run.attempt == attempt}
     first = SEEDS_PER_ATTEMPT * attempt
     return tuple(

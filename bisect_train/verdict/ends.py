@@ -84,6 +84,7 @@ class Ends:
         p_value: of the look that decided.
         signature: of the symptom.
         good_digests, bad_digests: bitwise class by seed index.
+        good_values, bad_values: the metric by seed index, signed so that larger is worse.
         are_seeds_inert: other seeds gave the same bits.
         wanted: runs that are needed next, most urgent first.
         reason: one sentence.
@@ -102,6 +103,8 @@ class Ends:
     signature: str = ""
     good_digests: dict[int, str] = field(default_factory=dict)
     bad_digests: dict[int, str] = field(default_factory=dict)
+    good_values: dict[int, float] = field(default_factory=dict)
+    bad_values: dict[int, float] = field(default_factory=dict)
     are_seeds_inert: bool = False
     wanted: tuple[EndRun, ...] = ()
     reason: str = ""
@@ -134,11 +137,13 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
         return Ends(EndsStatus.BAD_UNTESTABLE, reason=first_bad.outcome.reason)
     if first_good is None or first_bad is None:
         return Ends(EndsStatus.OPEN, wanted=tuple(missing), reason="running both ends")
+    kinds = (first_good.outcome.kind, first_bad.outcome.kind)
+    if OutcomeKind.UNSEEN in kinds:
+        return _report_no_metric(first_good, first_bad, rules)
     if first_bad.outcome.kind is OutcomeKind.FAILED or rules.has_judge or rules.criterion is Criterion.SYMPTOM:
         return _prove_symptom(good, bad, rules)
-    kinds = (first_good.outcome.kind, first_bad.outcome.kind)
     if OutcomeKind.NO_METRIC in kinds:
-        return _report_no_metric(kinds, rules)
+        return _report_no_metric(first_good, first_bad, rules)
     return _prove_values(good, bad, rules)
 
 
@@ -152,13 +157,19 @@ def _untestable_good(run: Observation, rules: EndRules) -> Ends | None:
     return None
 
 
-def _report_no_metric(kinds: tuple[OutcomeKind, OutcomeKind], rules: EndRules) -> Ends:
+def _report_no_metric(good: Observation, bad: Observation, rules: EndRules) -> Ends:
+    """Return what it means that at least one end ran well without showing the metric, or without the recorder."""
     name = rules.metric.name
-    if kinds == (OutcomeKind.NO_METRIC, OutcomeKind.NO_METRIC):
-        return Ends(EndsStatus.NO_METRIC, reason=f"no value of {name} was seen at either end")
-    if kinds[0] is OutcomeKind.NO_METRIC:
-        return Ends(EndsStatus.GOOD_UNTESTABLE, reason=f"no value of {name} was seen at the good end")
-    return Ends(EndsStatus.BAD_UNTESTABLE, reason=f"no value of {name} was seen at the bad end")
+    blind = (OutcomeKind.NO_METRIC, OutcomeKind.UNSEEN)
+    if good.outcome.kind in blind and bad.outcome.kind in blind:
+        unseen = next((run.outcome.reason for run in (good, bad) if run.outcome.kind is OutcomeKind.UNSEEN), "")
+        reason = f"no value of {name} was seen at either end"
+        return Ends(EndsStatus.NO_METRIC, reason=f"{reason}: {unseen}" if unseen else reason)
+    status, run, which = (
+        (EndsStatus.GOOD_UNTESTABLE, good, "good") if good.outcome.kind in blind else (EndsStatus.BAD_UNTESTABLE, bad, "bad")
+    )
+    said = run.outcome.reason if run.outcome.kind is OutcomeKind.UNSEEN else f"no value of {name} was seen at the {which} end"
+    return Ends(status, reason=said)
 
 
 # ---- a failure, or a judging command, decides ------------------------------------------------------------------
@@ -194,7 +205,7 @@ def _prove_symptom(good: Sequence[Observation], bad: Sequence[Observation], rule
 def _find_untestable(good: Sequence[Observation], bad: Sequence[Observation]) -> Ends | None:
     for status, runs in ((EndsStatus.GOOD_UNTESTABLE, good), (EndsStatus.BAD_UNTESTABLE, bad)):
         for run in sorted(runs, key=order_of):
-            if run.outcome.kind is OutcomeKind.UNTESTABLE:
+            if run.outcome.kind in (OutcomeKind.UNTESTABLE, OutcomeKind.UNSEEN):
                 return Ends(status, reason=f"seed {run.seed_idx}: {run.outcome.reason}")
     return None
 
@@ -381,6 +392,8 @@ def _ends_of(seen: Replicates, rules: EndRules) -> Ends:
         spread=spread,
         gap=bad.mean - good.mean,
         min_effect=min_effect,
+        good_values=seen.good,
+        bad_values=seen.bad,
         good_digests=seen.good_digests,
         bad_digests=seen.bad_digests,
         are_seeds_inert=seen.are_seeds_inert,

@@ -9,6 +9,8 @@ average away (tau), and a share e of outliers, so that a value unlike both ends 
 one that is far from its siblings is left out of the mean.
 
 Where runs repeat bitwise, a run equal to one end on the same seed counts as ln 1000. No single run weighs more than that.
+Under the exact criterion a run whose other signals differ, but whose metric is that of one end to the last digit, counts as
+ln 20, if the metric is fine enough: nearly every seed of each end, three at least, shows a value of its own.
 A run equal to neither end is judged by the seed spread, never by which end is nearer.
 """
 
@@ -31,6 +33,9 @@ OUTLIER_SHARE = 0.02
 OUTLIER_SD = 5.0  # seed standard deviations from its siblings' median
 OFFSET_SD = 0.5  # tau in units of the seed standard deviation
 SYMPTOM_NATS = math.log(100.0)
+METRIC_NATS = math.log(20.0)
+MIN_DISTINCT_VALUES = 3
+DISTINCT_SHARE = 0.8  # of the seeds of an end that must show a value of their own
 
 
 def judge_variant(runs: Sequence[Observation], ends: Ends, metric: Metric) -> Evidence:
@@ -50,7 +55,9 @@ def judge_variant(runs: Sequence[Observation], ends: Ends, metric: Metric) -> Ev
     exact = [nats for run in measured if (nats := _exact_nats(run, ends)) != 0.0]
     rest = [run for run in measured if _exact_nats(run, ends) == 0.0]
     if ends.criterion is Criterion.EXACT:
-        return _judge_by_bits(exact, len(measured))
+        equal = [nats for run in rest if (nats := metric_nats(run, ends, metric)) != 0.0]
+        what = "bitwise equal" if exact or not equal else f"its {metric.name} is equal to the last digit"
+        return _judge_by_bits([*exact, *equal], len(measured), what=what)
     by_value = _judge_by_value([worsening(run.outcome.value or 0.0, metric) for run in rest], ends, metric) if rest else None
     if not exact:
         assert by_value is not None
@@ -59,7 +66,9 @@ def judge_variant(runs: Sequence[Observation], ends: Ends, metric: Metric) -> Ev
     return _judge_by_bits(exact, len(measured), nats_of_rest=by_value.nats if by_value else 0.0)
 
 
-def _judge_by_bits(exact: Sequence[float], num_runs: int, *, nats_of_rest: float = 0.0) -> Evidence:
+def _judge_by_bits(
+    exact: Sequence[float], num_runs: int, *, nats_of_rest: float = 0.0, what: str = "bitwise equal"
+) -> Evidence:
     if not exact:
         return Evidence(VerdictKind.OTHER, 0.0, num_runs, "bitwise equal to neither end")
     total = math.fsum([*exact, nats_of_rest])
@@ -67,7 +76,7 @@ def _judge_by_bits(exact: Sequence[float], num_runs: int, *, nats_of_rest: float
         return Evidence(VerdictKind.INCONCLUSIVE, total, num_runs, "its runs contradict each other")
     kind = VerdictKind.BAD if total > 0 else VerdictKind.GOOD
     has_its_bits = math.fsum(exact) * total > 0
-    reason = f"bitwise equal to the {kind.value} end" if has_its_bits else "its values outweigh its bits"
+    reason = f"{what} to the {kind.value} end" if has_its_bits else "its values outweigh its bits"
     return Evidence(kind, total, num_runs, reason)
 
 
@@ -79,6 +88,24 @@ def _exact_nats(run: Observation, ends: Ends) -> float:
     is_good = digest == ends.good_digests.get(seed_idx)
     is_bad = digest == ends.bad_digests.get(seed_idx)
     return 0.0 if is_good == is_bad else MAX_NATS if is_bad else -MAX_NATS
+
+
+def metric_nats(run: Observation, ends: Ends, metric: Metric) -> float:
+    """Return what equality of the metric alone says: +-ln 20 if it is that of one end on this seed and not the other's."""
+    if run.outcome.value is None or not is_metric_fine(ends):
+        return 0.0
+    value = worsening(run.outcome.value, metric)
+    is_good = value == ends.good_values.get(run.seed_idx)
+    is_bad = value == ends.bad_values.get(run.seed_idx)
+    return 0.0 if is_good == is_bad else METRIC_NATS if is_bad else -METRIC_NATS
+
+
+def is_metric_fine(ends: Ends) -> bool:
+    """Return whether equal values of the metric mean something: hardly a value comes twice among the seeds of an end."""
+    groups = (ends.good_values.values(), ends.bad_values.values())
+    num_distinct = [len(set(group)) for group in groups]
+    is_fine = all(num >= DISTINCT_SHARE * len(group) for num, group in zip(num_distinct, groups, strict=True))
+    return bool(ends.repeats_bitwise) and is_fine and min(num_distinct) >= MIN_DISTINCT_VALUES
 
 
 def _judge_by_symptom(runs: Sequence[Observation], ends: Ends) -> Evidence:

@@ -20,11 +20,12 @@ MIN_PRINTED_VALUES = 4
 
 
 class OutcomeKind(str, Enum):
-    """MEASURED has a finite value; FAILED has a signature; NO_METRIC ran well but showed no value."""
+    """MEASURED has a finite value; FAILED has a signature; NO_METRIC ran well but showed no value; UNSEEN had no recorder."""
 
     MEASURED = "measured"
     FAILED = "failed"
     NO_METRIC = "no_metric"
+    UNSEEN = "unseen"
     UNTESTABLE = "untestable"
 
 
@@ -79,7 +80,8 @@ def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool =
     """
     ending = fingerprint.ending
     if ending.kind in (EndingKind.CANNOT_START, EndingKind.NO_RECORDER):
-        return Outcome(OutcomeKind.UNTESTABLE, reason=ending.message or ending.kind.value)
+        kind = OutcomeKind.UNSEEN if ending.kind is EndingKind.NO_RECORDER else OutcomeKind.UNTESTABLE
+        return Outcome(kind, reason=ending.message or ending.kind.value)
     if has_judge:
         return _outcome_of_judge(fingerprint)
     if not ending.is_healthy:

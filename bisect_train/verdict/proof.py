@@ -9,6 +9,7 @@ Three claims about a change (or a pair), each a comparison of a healthy and a si
 Attempt n tests each claim at 0.005 / 2^n, looks included. Looks, one-sided, on `sick - healthy > gap / 2`:
 
     1 seed     both sides are bitwise equal to their end (or show the symptom / do not fail, as their end does)
+    3 seeds    exact criterion: the metric of both sides is that of their end to the last digit, and the ends differ
     3 seeds    t with the spread pooled over all groups, if the residuals have been shown to be near normal   level / 4
     m seeds    exact permutation test, m the smallest that can reach its level                                level / 4
     10 seeds   exact permutation test                                                                         level / 2
@@ -28,6 +29,7 @@ from bisect_train.core.changes import Point
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.ends import Ends
+from bisect_train.verdict.evidence import is_metric_fine
 from bisect_train.verdict.outcome import Observation, OutcomeKind
 from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import (
@@ -80,7 +82,7 @@ class ClaimResult:
         claim: the comparison.
         status: see ClaimStatus.
         num_seeds: seeds that it needs by now (the next look), or rested on.
-        how: `bitwise`, `symptom`, `t`, `permutation`, or "".
+        how: `bitwise`, `metric`, `symptom`, `t`, `permutation`, or "".
         p_value: of the look that decided, or None.
         jump: sick - healthy, positive when worse, in the metric's unit; None without values.
         reason: one sentence.
@@ -129,6 +131,8 @@ def examine_claim(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, 
     exact = _test_bitwise(claim, runs, ends, metric)
     if exact is not None:
         return exact
+    if ends.criterion is Criterion.EXACT and is_metric_fine(ends):
+        return _test_metric(claim, runs, metric, num)
     if ends.criterion is Criterion.EXACT:
         return ClaimResult(claim, ClaimStatus.FAILED, num, how="bitwise", reason="not bitwise equal to the end")
     return _test_values(claim, runs, ends, metric, level=LEVEL / 2**attempt)
@@ -137,7 +141,8 @@ def examine_claim(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, 
 def _is_unusable(run: Observation, ends: Ends) -> bool:
     kind = run.outcome.kind
     if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
-        return kind is OutcomeKind.UNTESTABLE or (kind is OutcomeKind.FAILED and run.outcome.signature != ends.signature)
+        is_unknown = kind in (OutcomeKind.UNTESTABLE, OutcomeKind.UNSEEN)
+        return is_unknown or (kind is OutcomeKind.FAILED and run.outcome.signature != ends.signature)
     return kind is not OutcomeKind.MEASURED
 
 
@@ -153,6 +158,24 @@ def _test_symptom(claim: Claim, runs: ProofRuns, ends: Ends) -> ClaimResult:
         return ClaimResult(claim, ClaimStatus.OPEN, NUM_SYMPTOM_PAIRS, how="symptom")
     reason = f"{len(sick)} of {len(sick)} fail, {len(healthy)} of {len(healthy)} do not"
     return ClaimResult(claim, ClaimStatus.HELD, num, how="symptom", reason=reason)
+
+
+def _test_metric(claim: Claim, runs: ProofRuns, metric: Metric, num: int) -> ClaimResult:
+    """Return HELD if, on three fresh seeds, both sides show the metric of their end to the last digit, and the ends differ."""
+    values = {
+        point: [worsening(run.outcome.value or 0.0, metric) for run in runs.of_point[point]]
+        for point in (claim.healthy, claim.sick, *runs.end_points)
+    }
+    good, bad = (values[point] for point in runs.end_points)
+    healthy, sick = values[claim.healthy], values[claim.sick]
+    if any(healthy[idx] != good[idx] or sick[idx] != bad[idx] or good[idx] == bad[idx] for idx in range(num)):
+        reason = f"{metric.name} is not that of the ends"
+        return ClaimResult(claim, ClaimStatus.FAILED, num, how="metric", reason=reason)
+    jump = summarise(sick).mean - summarise(healthy).mean
+    if num < NUM_FIRST_PAIRS:
+        return ClaimResult(claim, ClaimStatus.OPEN, NUM_FIRST_PAIRS, how="metric", jump=jump)
+    reason = f"{metric.name} is that of the ends to the last digit on {num} seeds"
+    return ClaimResult(claim, ClaimStatus.HELD, num, how="metric", jump=jump, reason=reason)
 
 
 def _test_bitwise(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric) -> ClaimResult | None:

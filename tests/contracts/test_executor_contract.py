@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bisect_train_workers.ray_executor import RayExecutor
-from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
 
 from bisect_train.core.executor import Executor, ExecutorEvent, ProbeFinished, ProbeLost, ProbeProgress
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeJob
+from bisect_train_workers.ray_executor import RayExecutor
+from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
 from tests.support.probes import FOREVER, TinyRepo, make_job, make_settings
 
 PROGRAMS = {

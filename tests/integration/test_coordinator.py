@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bisect_train_workers.simulated import SimulatedRun
 
 from bisect_train.coordinator import CoordinatorEvent, Ended, ProbeGone, ProbeStarted, load_state
 from bisect_train.core.errors import InterruptedByUser, JudgeError
@@ -18,6 +17,7 @@ from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
 from bisect_train.core.verdict import Criterion
 from bisect_train.store.contract import Store
 from bisect_train.store.memory import MemoryStore
+from bisect_train_workers.simulated import SimulatedRun
 from tests.support.simulated_bisection import Lab, drive, fingerprint_of, limits, store_at
 
 
@@ -277,6 +277,17 @@ def test_cancel_request_stops_the_coordinator(lab: Lab) -> None:
     assert store.load(name).status == "cancelled" and f"resume {name}" in caught.value.hint
     _, ended = drive(lab, store, bisection_id=name)  # the old request does not stop it again
     assert_isolated(lab, ended)
+
+
+def test_time_of_all_coordinators_counts(lab: Lab) -> None:
+    now = iter(range(100_000))
+    store = MemoryStore(clock=lambda: float(next(now)))
+    with pytest.raises(InterruptedByUser):
+        drive(lab, store, listener=stop_after(6))
+    name = store.list()[0].id
+    events = store.events(name)
+    _, ended = drive(lab, store, bisection_id=name)
+    assert ended.wall_s == events[-1].time_s - events[0].time_s > 0.0  # the second one's own clock stands still
 
 
 def test_spent_budget_is_an_answer_of_its_own(lab: Lab) -> None:

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
-from bisect_train_workers.checkout import Slot, switch_slot, take_slot
-from bisect_train_workers.gitcmd import run_git
-from bisect_train_workers.mirror import Mirror
-from bisect_train_workers.node import NodeHome
 
 from bisect_train.core.changes import Subtree
 from bisect_train.core.executor import ProbeLost
 from bisect_train.core.fingerprint import EndingKind
+from bisect_train_workers.checkout import Slot, switch_slot, take_slot
+from bisect_train_workers.gitcmd import run_git
+from bisect_train_workers.mirror import Mirror
+from bisect_train_workers.node import NodeHome
 from tests.support.probes import Commit, TinyRepo, make_job, make_settings, pack_of, result_of, run_job
 
 SHOW = """

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from bisect_train_workers.injection import RECORDER_FOLDER
-from bisect_train_workers.probe_task import NodeTrouble, run_probe
-from bisect_train_workers.processes import find_marked, start_mark, sweep_orphans
 
 from bisect_train.core.executor import ProbeFinished, ProbeLost, ProbeProgress
 from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import ProbeJob
+from bisect_train_workers.injection import RECORDER_FOLDER
+from bisect_train_workers.probe_task import NodeTrouble, run_probe
+from bisect_train_workers.processes import find_marked, start_mark, sweep_orphans
 from tests.support.probes import FAKE_RECORDER, FOREVER, context_of, job_of, make_settings, result_of, run_job
 
 ROOT = Path(__file__).resolve().parents[2]

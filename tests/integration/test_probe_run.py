@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from bisect_train_workers import probe_run
 
 from bisect_train.core.changes import FilePatch
 from bisect_train.core.executor import ProbeLost, ProbeProgress
 from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import DataLink, MetricPattern
+from bisect_train_workers import probe_run
 from tests.support.probes import (
     FOREVER,
     TEN_STEPS,

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from bisect_train_workers.processes import find_marked
-from bisect_train_workers.ray_executor import RayExecutor
 
 from bisect_train.core.errors import MachineError
 from bisect_train.core.executor import ProbeFinished
 from bisect_train.core.probe import ProbeJob
+from bisect_train_workers.processes import find_marked
+from bisect_train_workers.ray_executor import RayExecutor
 from tests.support.probes import FOREVER, job_of, make_settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bisect_train_workers.simulated import SIMULATED_FACTS, SimulatedExecutor, SimulatedRun
 
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.coordinator import Coordinator, CoordinatorEvent, Ended
@@ -20,6 +19,7 @@ from bisect_train.core.probe import MachineFacts, ProbeJob
 from bisect_train.core.question import Limits, Question
 from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store
 from bisect_train.store.memory import MemoryStore
+from bisect_train_workers.simulated import SIMULATED_FACTS, SimulatedExecutor, SimulatedRun
 from tests.support.git_repos import UserRepo, question_of
 
 STEPS = 4

@@ -131,7 +131,6 @@ def test_report_good_end_with_missing_module_names_end_and_remedy_and_blames_nob
 @pytest.mark.parametrize(
     ("kind", "message", "said", "remedy"),
     [
-        (EndingKind.NO_RECORDER, "the recorder was not loaded", "the recorder was not loaded", "`--judge`"),
         (EndingKind.CANNOT_START, "the command could not be started: No such file: 'trian.py'", "trian.py", "must exist"),
         (EndingKind.TIMEOUT, "stopped at the time limit of 600 s; no step for 590 s", "time limit of 600 s", "--timeout S"),
         (EndingKind.OUT_OF_MEMORY, "CUDA out of memory", "out of memory", "--parallel N"),
@@ -143,6 +142,13 @@ def test_report_failed_good_end_says_why_and_what_to_do(kind: EndingKind, messag
     assert report.exit_status == 1
     assert report.summary.startswith("The good end (") and said in report.summary
     assert remedy in report.explanation[0]
+
+
+def test_report_without_a_recorder_at_either_end_is_bad_input() -> None:
+    report = play(lambda p, s, r: make_failure("the recorder was not loaded", kind=EndingKind.NO_RECORDER), space()).report()
+    assert report.exit_status == 2
+    assert "neither fails" in report.summary and "The recorder was not loaded." in report.summary
+    assert "--judge" in report.explanation[0]
 
 
 def test_report_failed_bad_end_is_named_bad() -> None:

@@ -18,7 +18,7 @@ from bisect_train.search.plan import make_plan
 from bisect_train.search.proving import MAX_ATTEMPTS
 from bisect_train.search.terms import Known, Phase, Plan, Request, Rules, answer_budget
 from bisect_train.verdict.ends import EndRules
-from bisect_train.verdict.outcome import Observation
+from bisect_train.verdict.outcome import Observation, Outcome
 from tests.support.simulated_regression import Solved, World, solve, step_world
 
 METRIC = Metric()
@@ -441,3 +441,20 @@ def test_plan_under_mixed_violations_is_wrong_and_isolated_in_at_most_one_in_a_h
             num_right, num_wrong = num_right + is_right, num_wrong + (not is_right)
     assert num_wrong <= 0.01 * problems
     assert num_right >= 60  # of 100 that have a culprit: a search that never names anyone would be safe too
+
+
+class _UnrelatedSignals(World):
+    """A world in which every version has bits of its own, while the metric follows the culprit alone."""
+
+    def _outcome(self, request: Request) -> Outcome:
+        outcome = super()._outcome(request)
+        return replace(outcome, digest=f"{request.point.to_text()}/{outcome.digest}")
+
+
+def test_plan_by_criterion_exact_follows_the_metric_past_unrelated_signals() -> None:
+    world = _UnrelatedSignals(mean_of=lambda point: 0.0, class_of=lambda point: str(point.holds(11)))
+    rules = Rules(16, EndRules(Metric(), criterion=Criterion.EXACT))
+    solved = solve(world, rules)
+    assert solved.answer.status == "isolated"
+    assert solved.answer.culprits[0].changes == (11,)
+    assert {claim.how for claim in solved.answer.culprits[0].claims} == {"metric"}

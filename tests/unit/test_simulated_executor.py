@@ -6,12 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun, script_of
-
 from bisect_train.core.changes import Variant
 from bisect_train.core.executor import ProbeFinished, ProbeLost
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeJob, ProbeSpec, Rung, RunSettings
+from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun, script_of
 
 GOOD = Fingerprint(Ending(EndingKind.STOPPED))
 

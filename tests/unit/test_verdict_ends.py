@@ -212,3 +212,13 @@ def test_ends_of_null_ranges_separate_in_at_most_about_one_in_a_hundred(any_chan
         ends, _ = grow(good.__getitem__, bad.__getitem__, EndRules(LOSS, any_change=any_change))
         num_separated += ends.status is EndsStatus.SEPARATED and ends.criterion is Criterion.STATISTICAL
     assert num_separated <= 0.01 * num + 3 * (0.01 * num) ** 0.5
+
+
+def test_ends_without_a_recorder_at_either_end_have_no_metric() -> None:
+    unseen = Outcome(OutcomeKind.UNSEEN, reason="the recorder was not loaded")
+    good, bad = (Observation(Point(k), 0, 0, 0, -1, unseen) for k in (0, 4))
+    assert prove_ends([good], [], RULES).status is EndsStatus.OPEN
+    both = prove_ends([good], [bad], RULES)
+    assert both.status is EndsStatus.NO_METRIC and "recorder was not loaded" in both.reason
+    seen = prove_ends([good], [measured(Point(4), 0, 1.0)], RULES)
+    assert seen.status is EndsStatus.GOOD_UNTESTABLE

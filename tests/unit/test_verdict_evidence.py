@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bisect_train.core.changes import Point
 from bisect_train.core.verdict import Criterion, VerdictKind
-from bisect_train.verdict.evidence import MAX_NATS, judge_variant
+from bisect_train.verdict.evidence import MAX_NATS, METRIC_NATS, judge_variant
 from bisect_train.verdict.stats import Summary
 from tests.support.observations import LOSS, failed, measured, separated_ends, untestable
 
@@ -106,3 +106,25 @@ def test_evidence_of_many_repeats_is_limited_by_the_variants_own_offset() -> Non
     few = judge_variant([measured(AT, idx, 1.3 + rng.gauss(0, 0.1)) for idx in range(6)], ends, LOSS)
     many = judge_variant([measured(AT, idx, 1.3 + rng.gauss(0, 0.1)) for idx in range(60)], ends, LOSS)
     assert abs(many.nats) < abs(few.nats) + 1.5
+
+
+def test_evidence_by_criterion_exact_takes_the_metric_where_other_signals_differ() -> None:
+    ends = replace(
+        separated_ends(criterion=Criterion.EXACT),
+        good_values={0: 1.25, 1: 1.5, 2: 1.75},
+        bad_values={0: 1.375, 1: 1.625, 2: 1.875},
+    )
+    as_good = judge_variant([measured(Point(2), 0, 1.25, digest="x:0")], ends, LOSS)
+    as_bad = judge_variant([measured(Point(2), 1, 1.625, digest="x:1")], ends, LOSS)
+    assert (as_good.verdict, as_bad.verdict) == (VerdictKind.GOOD, VerdictKind.BAD)
+    assert as_bad.nats == -as_good.nats == pytest.approx(METRIC_NATS)
+    assert judge_variant([measured(Point(2), 1, 1.25, digest="x:1")], ends, LOSS).verdict is VerdictKind.OTHER
+
+
+def test_evidence_of_a_coarse_metric_is_no_equality() -> None:
+    ends = replace(
+        separated_ends(criterion=Criterion.EXACT),
+        good_values={0: 0.8, 1: 0.8, 2: 0.8},
+        bad_values={0: 0.7, 1: 0.7, 2: 0.7},
+    )
+    assert judge_variant([measured(Point(2), 0, 0.8, digest="x:0")], ends, LOSS).verdict is VerdictKind.OTHER

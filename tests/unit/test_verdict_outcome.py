@@ -22,9 +22,11 @@ def test_outcome_of_a_healthy_run_is_the_tail_mean() -> None:
     assert outcome.digest
 
 
-@pytest.mark.parametrize("kind", [EndingKind.CANNOT_START, EndingKind.NO_RECORDER])
-def test_outcome_without_a_start_or_recorder_is_untestable(kind: EndingKind) -> None:
-    assert judge_outcome(fingerprint_of(1.0, ending=Ending(kind)), Metric()).kind is OutcomeKind.UNTESTABLE
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [(EndingKind.CANNOT_START, OutcomeKind.UNTESTABLE), (EndingKind.NO_RECORDER, OutcomeKind.UNSEEN)]
+)
+def test_outcome_without_a_start_or_recorder_says_nothing(kind: EndingKind, outcome: OutcomeKind) -> None:
+    assert judge_outcome(fingerprint_of(1.0, ending=Ending(kind)), Metric()).kind is outcome
 
 
 @pytest.mark.parametrize("kind", [EndingKind.CRASHED, EndingKind.TIMEOUT, EndingKind.OUT_OF_MEMORY, EndingKind.KILLED])

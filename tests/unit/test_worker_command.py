@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from bisect_train_workers.command import CommandError, Places, complete_command, program_seed
 
 from bisect_train.core.changes import Variant
 from bisect_train.core.probe import ProbeSpec, Rung
+from bisect_train_workers.command import CommandError, Places, complete_command, program_seed
 
 PLACES = Places("/env/bin/python", "/p/config.yaml", "/p/out", 23456)
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", "23456"]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from bisect_train.core.fingerprint import EndingKind
 from bisect_train_workers.ending import Evidence, decide_ending
 from bisect_train_workers.program import Outcome
 from bisect_train_workers.records import ProcessRecord, pick_ranks
-
-from bisect_train.core.fingerprint import EndingKind
 
 
 def process(rank: int = 0, *, steps: int = 0, world_size: int = 1, t: float = 1.0, **events: dict[str, Any]) -> ProcessRecord:

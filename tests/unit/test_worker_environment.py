@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bisect_train_workers.environment import ProbeFolders, program_environment, without_recorder
-from bisect_train_workers.injection import recorder_settings
-
 from bisect_train.core.changes import Variant
 from bisect_train.core.probe import ProbeSpec, Rung, RunSettings
+from bisect_train_workers.environment import ProbeFolders, program_environment, without_recorder
+from bisect_train_workers.injection import recorder_settings
 
 
 def environment(

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from bisect_train_workers.node_facts import count_cpus, find_node_facts
-
 from tests.support.probes import make_settings
 
 

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 import pytest
-from bisect_train_workers.bounded_log import BoundedLog
-from bisect_train_workers.program_log import find_child_status, find_failure, find_metrics, parse_number, read_log
 
 from bisect_train.core.probe import MetricPattern
+from bisect_train_workers.bounded_log import BoundedLog
+from bisect_train_workers.program_log import find_child_status, find_failure, find_metrics, parse_number, read_log
 
 CHECKOUT = Path("/co")
 TRACEBACK = """Traceback (most recent call last):

@@ -174,9 +174,7 @@ def test_logits_do_not_depend_on_later_characters():
     ),
     Step(
         "train: write each line of the log at once",
-        (
-            Replace("train.py", "grad {length.item():.2f}\")\n", "grad {length.item():.2f}\", flush=True)\n"),
-        ),
+        (Replace("train.py", 'grad {length.item():.2f}")\n', 'grad {length.item():.2f}", flush=True)\n'),),
         body="`tee` showed nothing until the end.",
     ),
     Step(

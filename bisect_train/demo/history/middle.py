@@ -54,7 +54,9 @@ SAMPLING = Merge(
 SCHEDULE = Step(
     "optim: move the schedule into its own module",
     (
-        Replace("train.py", "from model import CharModel\n", "from model import CharModel\nfrom schedule import WarmupCosine\n"),
+        Replace(
+            "train.py", "from model import CharModel\n", "from model import CharModel\nfrom schedule import WarmupCosine\n"
+        ),
         Replace(
             "train.py",
             '''def plan_schedule(config, epochs, steps_per_epoch):

@@ -32,6 +32,7 @@ class Replace:
     new: str
 
     def apply(self, tree: Tree) -> None:
+        """Make this change in the tree."""
         count = tree[self.file].count(self.old)
         if count != 1:
             raise ValueError(f"{self.file}: expected the passage once, found it {count} times: {self.old!r}")
@@ -46,6 +47,7 @@ class Append:
     text: str
 
     def apply(self, tree: Tree) -> None:
+        """Make this change in the tree."""
         tree[self.file] += self.text
 
 
@@ -57,6 +59,7 @@ class Add:
     resource: str
 
     def apply(self, tree: Tree) -> None:
+        """Make this change in the tree."""
         if self.file in tree:
             raise ValueError(f"{self.file} exists already")
         tree[self.file] = files("bisect_train.demo").joinpath("added", self.resource).read_text(encoding="utf-8")
@@ -70,6 +73,7 @@ class Move:
     to: str
 
     def apply(self, tree: Tree) -> None:
+        """Make this change in the tree."""
         tree[self.to] = tree.pop(self.file)
 
 
@@ -86,6 +90,7 @@ class Step:
     role: Role = Role.ORDINARY
 
     def apply(self, tree: Tree) -> None:
+        """Make this change in the tree."""
         for edit in self.edits:
             edit.apply(tree)
 
@@ -105,5 +110,6 @@ class Merge:
     role: Role = Role.ORDINARY
 
     def apply(self, tree: Tree) -> None:
+        """Make this change in the tree."""
         for step in self.branch:
             step.apply(tree)
