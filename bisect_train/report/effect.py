@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy import stats as scipy_stats
+from scipy import special
 
 from bisect_train.core.changes import Point
 from bisect_train.report.case import Case, Run
@@ -159,5 +159,5 @@ def share_of_gap(healthy: Sequence[float], sick: Sequence[float], good: Sequence
     if dof == 0:
         return Share(share, None, None)
     variance = 1 / len(sick) + 1 / len(healthy) + share**2 * (1 / len(bad) + 1 / len(good))
-    half = float(scipy_stats.t.ppf(0.975, dof)) * spread * math.sqrt(variance) / abs(gap)
+    half = float(special.stdtrit(dof, 0.975)) * spread * math.sqrt(variance) / abs(gap)
     return Share(share, share - half, share + half)
