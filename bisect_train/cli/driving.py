@@ -15,13 +15,16 @@ from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli.options import Output
 from bisect_train.coordinator import Coordinator, Ended
 from bisect_train.coordinator.observing import StoredState, load_state
-from bisect_train.core.errors import MachineError
+from bisect_train.core.errors import InputError, InterruptedByUser, MachineError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
 from bisect_train.report import ChangePart, Cost, LiveView, ReportData, build_report, render_html, render_text, report_to_json
 from bisect_train.search.terms import Plan
-from bisect_train.store.contract import Store, StoredBisection
+from bisect_train.store.contract import Store, StoredBisection, no_bisection
 from bisect_train.store.home import default_home, ensure_home, open_store
+
+SEARCHES = ("run", "check")
+"""Kinds of questions that have an answer; `probe` and `compare` are stored too, for their probes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def drive_bisection(desk: Desk, bisection_id: str, question: Question, space: Ch
     """Run a stored question to its answer, print the verdict; return the exit status."""
     console = make_console(output)
     store = desk.store
-    with store.lock(bisection_id):
+    with store.lock(bisection_id), _note_interrupt(store, bisection_id):
         # the view goes to stderr's terminal or plain lines; the verdict alone goes to stdout
         progress = Console(stderr=True, no_color=output.no_color or None, highlight=False)
         if not output.quiet:
@@ -83,6 +86,16 @@ def drive_bisection(desk: Desk, bisection_id: str, question: Question, space: Ch
         report = _report_of(store, bisection_id, question, space, ended)
         store.append(bisection_id, "finished", {"answer": report_to_json(report)})
     return deliver(report, console, output=output)
+
+
+@contextmanager
+def _note_interrupt(store: Store, bisection_id: str) -> Iterator[None]:
+    """Note Ctrl-C where the coordinator does not yet, or no longer, work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        store.append(bisection_id, "interrupted", {})
+        raise InterruptedByUser("interrupted", hint=f"`bisect-train resume {bisection_id}` goes on") from None
 
 
 def _report_of(store: Store, bisection_id: str, question: Question, space: ChangeSpace, ended: Ended) -> ReportData:
@@ -124,6 +137,24 @@ def write_text(path: Path, text: str) -> None:
         raise MachineError(f"cannot write {path}: {error.strerror}", hint="choose another place with --json or --out") from None
 
 
+def find_bisection(store: Store, id_or_prefix: str) -> StoredBisection:
+    """Return a stored bisection; "last" is the newest one, single probes and comparisons left out.
+
+    Raises:
+        InputError: there is none, or the id is that of a single probe or a comparison.
+    """
+    if id_or_prefix == "last":
+        found = next((item for item in store.list() if item.question["kind"] in SEARCHES), None)
+        if found is None:
+            raise no_bisection("last")
+        return found
+    stored = store.load(id_or_prefix)
+    if stored.question["kind"] not in SEARCHES:
+        hint = f"`bisect-train log {stored.id}` lists its probes, `bisect-train show KEY` shows one"
+        raise InputError(f"{stored.id} is a {stored.question['kind']}, not a bisection", hint=hint)
+    return stored
+
+
 @dataclass(frozen=True, slots=True)
 class Reopened:
     """A stored bisection with everything that its reports need; nothing is run."""
@@ -141,7 +172,7 @@ def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
     Raises:
         InputError: there is none, or its repository is gone.
     """
-    stored = desk.store.load(id_or_prefix)
+    stored = find_bisection(desk.store, id_or_prefix)
     question = Question.of_json(stored.question)
     space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
     state = load_state(desk.store, stored.id, question)

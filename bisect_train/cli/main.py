@@ -112,8 +112,8 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def _complain(error: BisectTrainError) -> None:
-    kind = "interrupted" if error.exit_status == 130 else "error"
-    click.echo(f"bisect-train: {kind}: {error.message}", err=True)
+    kind = "" if error.exit_status == 130 else "error: "  # the message says `interrupted` or `cancelled`
+    click.echo(f"bisect-train: {kind}{error.message}", err=True)
     if error.hint:
         click.echo(f"  {error.hint}", err=True)
 

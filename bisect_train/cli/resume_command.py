@@ -9,7 +9,7 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
-from bisect_train.cli.driving import deliver, drive_bisection, make_console, open_desk, reopen, report_of
+from bisect_train.cli.driving import deliver, drive_bisection, find_bisection, make_console, open_desk, reopen, report_of
 from bisect_train.cli.options import output_options, split_options
 from bisect_train.core.question import Question
 
@@ -29,7 +29,7 @@ def command(bisection: str, **values: Any) -> int:
     """
     _, output, _ = split_options(values)
     with open_desk() as desk:
-        stored = desk.store.load(bisection)
+        stored = find_bisection(desk.store, bisection)
         if stored.status == "finished":
             return deliver(report_of(reopen(desk, stored.id)), make_console(output), output=output)
         question = Question.of_json(stored.question)

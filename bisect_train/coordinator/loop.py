@@ -7,7 +7,9 @@ outside) has no verdict and is run again, at most `MAX_TRIES` times. The coordin
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -20,21 +22,28 @@ from bisect_train.coordinator.events import (
     ProbeMoved,
     ProbeStarted,
 )
-from bisect_train.coordinator.observing import load_state, observe, observe_lost, rules_for, spec_of_request
+from bisect_train.coordinator.observing import (
+    RESULT_SHARED,
+    active_s,
+    load_state,
+    observe,
+    observe_lost,
+    rules_for,
+    spec_of_request,
+)
+from bisect_train.coordinator.trust import has_foreign_judge, is_reusable, refuse_missing_judge, why_lost
 from bisect_train.core.changes import Point, Variant
-from bisect_train.core.errors import InterruptedByUser, JudgeError, UnbuildableError
+from bisect_train.core.errors import BisectTrainError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
-from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec, probe_key
 from bisect_train.core.question import Question
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Answer, Known, Plan, Request, answer_budget
-from bisect_train.store.contract import PROBE_FINISHED, Store
-from bisect_train.verdict.outcome import JUDGE_LOST, Observation
+from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store
+from bisect_train.verdict.outcome import Observation
 
 MAX_TRIES = 3
 WAIT_S = 0.5
-JUDGE_NOT_STARTED = (126, 127)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class Ended:
         answer: the answer.
         num_probes: probes that were run, by this coordinator or an earlier one of the same bisection.
         num_reused: results that came from other bisections.
-        wall_s: time of this coordinator, seconds.
+        wall_s: time of all coordinators of this bisection, seconds.
     """
 
     plan: Plan
@@ -78,7 +87,7 @@ class _State:
     unbuildable: dict[Point, str] = field(default_factory=dict)
     jobs: dict[str, _Job] = field(default_factory=dict)
     num_tries: dict[str, int] = field(default_factory=dict)
-    own_keys: set[str] = field(default_factory=set)
+    own_results: dict[str, ProbeResult] = field(default_factory=dict)
     num_probes: int = 0
     num_reused: int = 0
 
@@ -117,6 +126,7 @@ class Coordinator:
         self._rules = rules_for(question, space)
         self._state = _State()
         self._facts = MachineFacts("", "", 1)
+        self._earlier_s = 0.0
 
     def run(self) -> Ended:
         """Run until there is an answer.
@@ -143,11 +153,14 @@ class Coordinator:
             raise
         self._cancel_all()
         state = self._state
-        return Ended(plan, answer, state.num_probes, state.num_reused, self._clock() - started)
+        wall_s = self._earlier_s + self._clock() - started
+        return Ended(plan, answer, state.num_probes, state.num_reused, wall_s)
 
     def _stop(self, kind: str, *, reason: str = "") -> None:
+        """Note why it stopped; where that cannot be stored (a full disk), the error that is under way says more."""
+        with contextlib.suppress(BisectTrainError):
+            self._store.append(self._id, kind, {"reason": reason} if reason else {})
         self._cancel_all()
-        self._store.append(self._id, kind, {"reason": reason} if reason else {})
 
     def _cancel_all(self) -> None:
         for key in list(self._state.jobs):
@@ -159,9 +172,11 @@ class Coordinator:
         stored = load_state(self._store, self._id, self._question, facts=self._facts)
         self._state.unbuildable.update(stored.unbuildable)
         self._state.observations.extend(stored.observations)
-        self._state.own_keys.update(probe.key for probe in stored.probes)
-        self._state.num_probes = sum(event.kind == PROBE_FINISHED for event in self._store.events(self._id))
-        self._state.num_reused = len(stored.probes) - min(len(stored.probes), self._state.num_probes)
+        self._state.own_results.update((probe.key, probe.result) for probe in stored.probes)
+        events = self._store.events(self._id)
+        self._earlier_s = active_s(events)
+        kinds = Counter(event.kind for event in events)
+        self._state.num_probes, self._state.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
 
     def _loop(self) -> tuple[Plan, Answer]:
         slots = min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
@@ -224,7 +239,7 @@ class Coordinator:
 
     def _key_of(self, request: Request, spec: ProbeSpec) -> str:
         """Return the probe's identity; repeats and proofs are fresh in each bisection."""
-        is_fresh = request.repeat > 0 or request.attempt > 0
+        is_fresh = request.repeat > 0 or request.attempt > 0 or has_foreign_judge(self._question.settings)
         scope = self._id if is_fresh else ""
         return probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
 
@@ -238,14 +253,24 @@ class Coordinator:
         self._tell(ProbeGone("", request, reason))
 
     def _reuse(self, key: str, request: Request, variant: Variant) -> bool:
+        """Take a result that is known already: of this bisection for the same variant, or of another one."""
+        own = self._state.own_results.get(key)
+        if own is not None:
+            self._note_shared(key, request, variant)
+            self._observe(key, request, own, is_reused=True)
+            return True
         result = self._store.find_result(key)
-        if result is None:
+        if result is None or not is_reusable(result, self._question.settings):
             return False
-        if key not in self._state.own_keys:
-            self._store.reuse_result(self._id, key, spec_of_request(request, variant, self._facts, self._question))
-            self._state.num_reused += 1
+        self._store.reuse_result(self._id, key, spec_of_request(request, variant, self._facts, self._question))
+        self._state.num_reused += 1
         self._observe(key, request, result, is_reused=True)
         return True
+
+    def _note_shared(self, key: str, request: Request, variant: Variant) -> None:
+        """Store that one result answers another request too: two points with the same files are one variant."""
+        spec = spec_of_request(request, variant, self._facts, self._question)
+        self._store.append(self._id, RESULT_SHARED, {"key": key, "spec": spec})
 
     def _submit(self, key: str, request: Request, spec: ProbeSpec) -> None:
         packs = self._space.packs(spec.variant)
@@ -277,35 +302,18 @@ class Coordinator:
         if job is None:
             return False
         num_tries = self._state.num_tries.get(result.job_id, 0) + 1
-        if num_tries < MAX_TRIES and (reason := self._why_lost(result)):
+        if num_tries < MAX_TRIES and (reason := why_lost(result)):
             return self._lose(result.job_id, reason)
         del self._state.jobs[result.job_id]
-        self._raise_if_judge_missing(result)
+        refuse_missing_judge(result, self._question.settings)
         spec = spec_of_request(job.requests[0], job.variant, self._facts, self._question)
         self._store.save_result(self._id, result.job_id, result, spec=spec)
         self._state.num_probes += 1
-        for request in job.requests:
-            self._observe(result.job_id, request, result, is_reused=False)
+        for idx, request in enumerate(job.requests):
+            if idx > 0:
+                self._note_shared(result.job_id, request, job.variant)
+            self._observe(result.job_id, request, result, is_reused=idx > 0)
         return True
-
-    def _raise_if_judge_missing(self, result: ProbeResult) -> None:
-        judge = result.fingerprint.judge
-        if judge is not None and judge.exit_status in JUDGE_NOT_STARTED:
-            command = " ".join(self._question.settings.judge)
-            raise JudgeError(
-                f"the judging command {command!r} could not be started (status {judge.exit_status})",
-                hint="--judge takes a command that exits 0 for good, 1 to 124 for bad, 125 for untestable",
-            )
-
-    @staticmethod
-    def _why_lost(result: ProbeResult) -> str:
-        """Return why a finished probe counts as lost at first: killed from outside, or its judge was."""
-        fingerprint = result.fingerprint
-        if fingerprint.ending.kind is EndingKind.KILLED:
-            return f"killed by signal {fingerprint.ending.signal}"
-        if fingerprint.judge is not None and fingerprint.judge.exit_status >= JUDGE_LOST:
-            return f"the judging command ended with status {fingerprint.judge.exit_status}"
-        return ""
 
     def _lose(self, key: str, reason: str) -> bool:
         """Note a lost probe; it is run again, or given up as untestable after `MAX_TRIES`."""
@@ -324,7 +332,7 @@ class Coordinator:
         return True
 
     def _observe(self, key: str, request: Request, result: ProbeResult, *, is_reused: bool) -> None:
-        self._state.own_keys.add(key)
+        self._state.own_results[key] = result
         observation = observe(request, result.fingerprint, self._question)
         self._state.observations.append(observation)
         self._tell(ProbeDone(key, observation, result, is_reused))

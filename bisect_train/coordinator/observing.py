@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,12 @@ from bisect_train.core.probe import MachineFacts
 from bisect_train.core.question import Question
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
-from bisect_train.store.contract import Store, StoredProbe
+from bisect_train.store.contract import Store, StoredEvent, StoredProbe
 from bisect_train.verdict.ends import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
+
+RESULT_SHARED = "result_shared"
+"""Event {key, spec}: a result of this bisection answers one more request, whose point gives the same variant."""
 
 
 def rules_for(question: Question, space: ChangeSpace) -> Rules:
@@ -67,9 +70,8 @@ def observe(request: Request, fingerprint: Fingerprint, question: Question) -> O
     return Observation(request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome)
 
 
-def is_comparable(probe: StoredProbe, facts: MachineFacts) -> bool:
-    """Return whether a stored result comes from this hardware class and interpreter; others are never mixed in."""
-    spec = probe.spec
+def is_comparable(spec: Mapping[str, Any], facts: MachineFacts) -> bool:
+    """Return whether what was stored comes from this hardware class and interpreter; others are never mixed in."""
     return bool(spec.get("hardware_class") == facts.hardware_class and spec.get("interpreter") == facts.interpreter)
 
 
@@ -109,20 +111,35 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     if facts is None and probes:
         newest = probes[-1].spec
         facts = MachineFacts(str(newest.get("hardware_class")), str(newest.get("interpreter")), 1)
-    kept = tuple(probe for probe in probes if facts is None or is_comparable(probe, facts))
+    kept = tuple(probe for probe in probes if facts is None or is_comparable(probe.spec, facts))
+    by_key = {probe.key: probe for probe in kept}
     observations = observe_stored(kept, question)
     unbuildable: dict[Point, str] = {}
     budget_reason = ""
     for event in store.events(bisection_id):
         if event.kind == "unbuildable":
             unbuildable[point_of_text(event.data["point"])] = str(event.data["reason"])
-        elif event.kind == "given_up":
+        elif event.kind == "given_up" and (facts is None or is_comparable(event.data, facts)):
             observations.append(observe_lost(request_of_spec(event.data), str(event.data["reason"])))
+        elif event.kind == RESULT_SHARED and event.data["key"] in by_key:
+            result = by_key[event.data["key"]].result
+            observations.append(observe(request_of_spec(event.data["spec"]), result.fingerprint, question))
         elif event.kind == "budget_spent":
             budget_reason = str(event.data["reason"])
         elif event.kind == "started":
             budget_reason = ""
     return StoredState(kept, tuple(observations), unbuildable, budget_reason)
+
+
+def active_s(events: Sequence[StoredEvent]) -> float:
+    """Return how long the earlier coordinators of a bisection worked, without the one that was started last; seconds."""
+    total_s, begun_s, last_s = 0.0, None, 0.0
+    for event in events:
+        if event.kind == "started":
+            total_s += last_s - begun_s if begun_s is not None else 0.0
+            begun_s = event.time_s
+        last_s = event.time_s
+    return total_s
 
 
 def observe_lost(request: Request, reason: str) -> Observation:

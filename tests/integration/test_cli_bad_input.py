@@ -8,12 +8,14 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bisect_train.cli.main import COMMANDS, main
-from tests.support.git_repos import UserRepo, git
+from bisect_train.store.home import open_store
+from tests.support.git_repos import UserRepo, git, question_of
 
 TRAIN = "import settings\nprint(settings.LR)\n"
 Run = Callable[..., tuple[int, str, str]]
@@ -256,3 +258,16 @@ def test_check_of_equal_configs_runs_nothing(run: Run, tmp_path: Path) -> None:
 def test_json_that_is_a_folder_is_bad_input(run: Run, tmp_path: Path) -> None:
     status, _, err = run(*BOTH, "--json", str(tmp_path), *TRAINING)
     assert status == 2 and "is a directory" in err
+
+
+def test_single_probe_is_no_bisection(run: Run, repo: UserRepo, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "home")
+    question = replace(question_of(repo.head, repo.head), kind="probe", repo=str(repo.path))
+    name = store.create(question.to_json(), title="a probe")
+    store.close()
+    for command in ("resume", "status", "report"):
+        status, _, err = run(command, name)
+        assert status == 2 and f"{name} is a probe, not a bisection" in err
+        status, _, err = run(command)
+        assert status == 2 and "there is no bisection 'last'" in err
+    assert run("log")[0] == 0 and name in run("list")[1]

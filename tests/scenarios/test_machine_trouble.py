@@ -138,6 +138,34 @@ def read_until(stream: int, wanted: str | None, *, limit_s: float) -> str:
 
 
 @pytest.mark.scenario
+@pytest.mark.parametrize("how", ["cancel", "SIGTERM"])
+def test_running_bisection_is_stopped_from_outside(tmp_path: Path, how: str) -> None:
+    repo = build_training_repo(tmp_path / "repo")
+    line = CommandLine(repo.repo.path, tmp_path / "home")
+    arguments = ["run", "--good", repo.good, "--steps", "5", *PYTHON, "--", *COMMAND]
+    with line.start(*arguments, output=subprocess.PIPE) as process:
+        while sum(event.kind == "probe_started" for event in line.events()) < 2:
+            assert process.poll() is None
+            time.sleep(0.2)
+        family = family_of(process.pid)
+        status, said = line.run("status")
+        assert status == 0 and "running" in said, said
+        status, said = line.run("resume")
+        assert status == 2 and f"is being run by process {process.pid}" in said, said
+        started = time.monotonic()
+        if how == "cancel":
+            assert line.run("cancel")[0] == 0
+        else:
+            process.terminate()
+        said, _ = process.communicate(timeout=30)
+    print(f"stopped after {time.monotonic() - started:.1f} s: {last_lines(said)}")
+    assert process.returncode == 130 and "Traceback" not in said, said
+    line.wait_until_gone(family, limit_s=5.0)
+    assert line.events()[-1].kind == ("cancelled" if how == "cancel" else "interrupted")
+    assert "resume" in line.run("status")[1]
+
+
+@pytest.mark.scenario
 def test_report_that_cannot_be_written_does_not_lose_the_verdict(tmp_path: Path) -> None:
     repo = build_training_repo(tmp_path / "repo", num_commits=3, culprit=1)
     line = CommandLine(repo.repo.path, tmp_path / "home")

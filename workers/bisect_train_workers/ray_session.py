@@ -14,9 +14,11 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +69,7 @@ class RaySession:
         settings["runtime_env"] = {"working_dir": str(_copy_code(self._temp))}
         self._guard = _start_guard(self._temp) if self.is_local else None
         try:
-            with _quiet_environment(self._temp if self.is_local else None), warnings.catch_warnings():
+            with _own_sigterm(), _quiet_environment(self._temp if self.is_local else None), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 logging.getLogger("ray").setLevel(logging.ERROR)
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **settings)
@@ -173,6 +175,17 @@ def _name_processes(guard: subprocess.Popen[bytes], temp: Path) -> None:
                 for process in [child, *child.children(recursive=True)]:
                     guard.stdin.write(b"%d %d\n" % (process.pid, start_mark(process.pid)))
     guard.stdin.flush()
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep this process's handling of SIGTERM: Ray puts one in its place that writes a stack and aborts."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager
