@@ -84,7 +84,7 @@ def drive_bisection(desk: Desk, bisection_id: str, question: Question, space: Ch
             )
             ended = coordinator.run()
         report = _report_of(store, bisection_id, question, space, ended)
-        store.append(bisection_id, "finished", {"answer": report_to_json(report)})
+        store.append(bisection_id, "finished", {"answer": report_to_json(report), "exit_status": report.exit_status})
     return deliver(report, console, output=output)
 
 
@@ -153,6 +153,20 @@ def find_bisection(store: Store, id_or_prefix: str) -> StoredBisection:
         hint = f"`bisect-train log {stored.id}` lists its probes, `bisect-train show KEY` shows one"
         raise InputError(f"{stored.id} is a {stored.question['kind']}, not a bisection", hint=hint)
     return stored
+
+
+def deliver_as_stored(desk: Desk, stored: StoredBisection, console: Console, *, output: Output) -> int:
+    """Print an answer that an earlier version of the tool gave and that today's rules would want more runs for."""
+    answer = stored.answer or {}
+    console.print(answer.get("summary", ""), markup=False)
+    console.print(
+        f"(answered by an earlier version; `bisect-train resume {stored.id}` adds what today's rules ask for)", markup=False
+    )
+    for place in (output.json, output.out and output.out / "report.json"):
+        if place:
+            write_text(place, json.dumps(answer, indent=2) + "\n")
+    finished = [event for event in desk.store.events(stored.id) if event.kind == "finished"]
+    return int(finished[-1].data.get("exit_status", 0)) if finished else 0
 
 
 @dataclass(frozen=True, slots=True)

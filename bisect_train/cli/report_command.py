@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from bisect_train.cli.driving import deliver, make_console, open_desk, reopen, report_of
+from bisect_train.cli.driving import deliver, deliver_as_stored, make_console, open_desk, reopen, report_of
 from bisect_train.cli.options import output_options, split_options
 from bisect_train.core.errors import InputError
 
@@ -25,6 +25,8 @@ def command(bisection: str, **values: Any) -> int:
     _, output, _ = split_options(values)
     with open_desk() as desk:
         reopened = reopen(desk, bisection)
+        if reopened.plan.answer is None and reopened.stored.answer is not None:
+            return deliver_as_stored(desk, reopened.stored, make_console(output), output=output)
         if reopened.plan.answer is None:
             name = reopened.stored.id
             raise InputError(f"bisection {name} has no answer yet", hint=f"`bisect-train resume {name}` goes on")

@@ -31,7 +31,9 @@ def command(bisection: str, **values: Any) -> int:
     with open_desk() as desk:
         stored = find_bisection(desk.store, bisection)
         if stored.status == "finished":
-            return deliver(report_of(reopen(desk, stored.id)), make_console(output), output=output)
+            reopened = reopen(desk, stored.id)
+            if reopened.plan.answer is not None:
+                return deliver(report_of(reopened), make_console(output), output=output)
         question = Question.of_json(stored.question)
         space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
         return drive_bisection(desk, stored.id, question, space, output=output)
