@@ -14,7 +14,7 @@ from bisect_train.core.question import Question
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
 from bisect_train.store.contract import Store, StoredEvent, StoredProbe
-from bisect_train.verdict.ends import EndRules
+from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
 
 RESULT_SHARED = "result_shared"

@@ -15,7 +15,7 @@ from bisect_train.core.verdict import Criterion
 from bisect_train.report.words import say_point
 from bisect_train.search.terms import Answer, Culprit, Plan, answer_candidates
 from bisect_train.store.contract import StoredProbe
-from bisect_train.verdict.ends import Ends
+from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.outcome import Observation
 
 SYMPTOM_CRITERIA = (Criterion.SYMPTOM, Criterion.JUDGE)

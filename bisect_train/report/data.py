@@ -35,7 +35,7 @@ from bisect_train.report.words import REDUCE_WORDS, STAGE_WORDS, say_count, say_
 from bisect_train.search.terms import Plan
 from bisect_train.store.contract import StoredBisection, StoredProbe
 from bisect_train.verdict.divergence import Divergence, Stage, first_divergence
-from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.end_terms import EndsStatus
 
 CATEGORIES = {
     "crash": "stopped",

@@ -23,8 +23,8 @@ from bisect_train.core.changes import Point
 from bisect_train.report.case import Case, Run
 from bisect_train.report.parts import EffectPart
 from bisect_train.search.terms import Culprit
-from bisect_train.verdict.ends import worsening
 from bisect_train.verdict.proof import Claim, ClaimKind
+from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import Summary, pooled_sd, summarise
 
 

@@ -9,7 +9,7 @@ from bisect_train.report.case import Case, Run
 from bisect_train.report.failing import say_failure
 from bisect_train.report.parts import EndPart
 from bisect_train.report.words import say_bound, say_count, say_ending, say_metric, say_number, say_share, say_spread
-from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.outcome import OutcomeKind
 
 

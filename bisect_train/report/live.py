@@ -28,7 +28,7 @@ from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.live_state import Finished, InFlight, LiveState, draw_state, say_phase
 from bisect_train.report.words import say_count, say_ending, say_number, say_point, say_seconds
 from bisect_train.search.terms import Phase, Request
-from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation, OutcomeKind
 

@@ -9,7 +9,7 @@ from bisect_train.report.case import Case, Run
 from bisect_train.report.failing import tail_of_log
 from bisect_train.report.parts import ClaimPart, CurvePart, ProbePart, StripPart
 from bisect_train.report.words import ENDING_WORDS, say_ending, say_point, short_id, shorten
-from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation, OutcomeKind, metric_values
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus

@@ -7,7 +7,7 @@ from bisect_train.core.verdict import Criterion
 from bisect_train.report.case import Case
 from bisect_train.report.endstory import runs_of_end
 from bisect_train.verdict.divergence import Divergence, Stage
-from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.end_terms import EndsStatus
 
 RUN_STATUS = {
     "isolated": 0,

@@ -20,7 +20,7 @@ from bisect_train.report.words import (
     shorten,
 )
 from bisect_train.search.terms import Culprit, Phase
-from bisect_train.verdict.ends import EndsStatus
+from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.proof import LEVEL, ClaimKind, ClaimStatus
 
 MEASURED = ("t", "permutation", "value")  # a claim that failed by one of these was not shown; that is not its opposite

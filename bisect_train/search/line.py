@@ -13,7 +13,7 @@ from bisect_train.search.belief import FloatArray, posterior_over_changes
 from bisect_train.search.propose import propose_versions
 from bisect_train.search.terms import Known, Request, Rules
 from bisect_train.search.testable import testable_probability
-from bisect_train.verdict.ends import Ends
+from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 

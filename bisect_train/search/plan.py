@@ -22,7 +22,8 @@ from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.search.line import MAX_SEARCH_RUNS, NUM_RUNS_WITHOUT_NOISE, Line, search_line
 from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_bits
 from bisect_train.search.terms import Answer, Known, Phase, Plan, Request, Rules, answer_candidates
-from bisect_train.verdict.ends import Ends, EndsStatus, prove_ends
+from bisect_train.verdict.end_terms import Ends, EndsStatus
+from bisect_train.verdict.ends import prove_ends
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 

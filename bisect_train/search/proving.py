@@ -10,7 +10,7 @@ from bisect_train.core.changes import Point, make_point
 from bisect_train.core.verdict import Evidence, VerdictKind
 from bisect_train.search.line import Line, search_line
 from bisect_train.search.terms import Answer, Culprit, Known, Phase, Plan, Request, Rules, answer_candidates
-from bisect_train.verdict.ends import Ends
+from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim

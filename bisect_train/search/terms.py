@@ -11,7 +11,7 @@ import numpy as np
 from bisect_train.core.changes import GOOD_END, Point
 from bisect_train.core.verdict import Evidence
 from bisect_train.search.belief import credible_changes
-from bisect_train.verdict.ends import EndRules, Ends
+from bisect_train.verdict.end_terms import EndRules, Ends
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import ClaimResult
 

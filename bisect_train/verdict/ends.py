@@ -18,14 +18,13 @@ signature on every seed and the good end never fails.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
+from bisect_train.verdict.end_terms import EndRules, EndRun, Ends, EndsStatus
 from bisect_train.verdict.outcome import Observation, OutcomeKind
-from bisect_train.verdict.replicates import Replicates, are_all_equal, order_of, replicates_of, run_of
-from bisect_train.verdict.replicates import worsening as worsening  # part of what this module offers
+from bisect_train.verdict.replicates import Replicates, are_all_equal, order_of, replicates_of, run_of, worsening
 from bisect_train.verdict.stats import (
     Summary,
     permutation_p,
@@ -43,83 +42,6 @@ SECOND_LEVEL, THIRD_LEVEL = 1.0 / 252.0 + 1e-9, 0.0025
 SAME_ERROR, SAME_ERROR_EARLY = 0.05, 0.01  # of "no worsening that counts": in all, and at each look before the last
 NUM_SYMPTOM_SEEDS = 3
 INERT_EFFECT_SHARE = 0.01  # without any seed spread, differences under 1 % of the good value count as harmless
-
-
-class EndsStatus(str, Enum):
-    """What is known about the two ends."""
-
-    OPEN = "open"  # more runs are needed, see `wanted`
-    SEPARATED = "separated"
-    SAME = "same"  # bitwise equal, or the bound on the effect is below the smallest that counts
-    UNCLEAR = "unclear"  # not separated, and the effect could still be as large as the bound
-    BETTER = "better"  # the bad end is better
-    FLAKY = "flaky"  # the bad end fails in some runs only
-    GOOD_UNTESTABLE = "good_untestable"
-    BAD_UNTESTABLE = "bad_untestable"
-    NO_METRIC = "no_metric"  # neither end shows the metric, and neither fails
-
-
-@dataclass(frozen=True, slots=True)
-class EndRun:
-    """A run that is wanted at an end."""
-
-    is_bad: bool
-    seed_idx: int
-    repeat: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """The state of the proof of the ends. Values are in the metric's unit, `gap` positive when the bad end is worse.
-
-    Attributes:
-        status: see EndsStatus.
-        criterion: EXACT, STATISTICAL, SYMPTOM or JUDGE once it is known.
-        repeats_bitwise: the same seed again gave the same bits at both ends; None while unknown.
-        good, bad: summaries over seeds (copies do not count), or None.
-        spread: pooled seed standard deviation, or the declared one when seeds change nothing.
-        gap: how much worse the bad end is.
-        min_effect: smallest worsening that counts.
-        bound: upper 95 % bound of the worsening, or None.
-        p_value: of the look that decided.
-        signature: of the symptom.
-        good_digests, bad_digests: bitwise class by seed index.
-        good_values, bad_values: the metric by seed index, signed so that larger is worse.
-        are_seeds_inert: other seeds gave the same bits.
-        wanted: runs that are needed next, most urgent first.
-        reason: one sentence.
-    """
-
-    status: EndsStatus
-    criterion: Criterion = Criterion.AUTO
-    repeats_bitwise: bool | None = None
-    good: Summary | None = None
-    bad: Summary | None = None
-    spread: float = 0.0
-    gap: float = 0.0
-    min_effect: float = 0.0
-    bound: float | None = None
-    p_value: float | None = None
-    signature: str = ""
-    good_digests: dict[int, str] = field(default_factory=dict)
-    bad_digests: dict[int, str] = field(default_factory=dict)
-    good_values: dict[int, float] = field(default_factory=dict)
-    bad_values: dict[int, float] = field(default_factory=dict)
-    are_seeds_inert: bool = False
-    wanted: tuple[EndRun, ...] = ()
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class EndRules:
-    """What was asked: the metric, the criterion, whether any difference counts, the smallest effect, seeds per end."""
-
-    metric: Metric
-    criterion: Criterion = Criterion.AUTO
-    any_change: bool = False
-    min_effect: float | None = None
-    max_seeds: int = 8
-    has_judge: bool = False
 
 
 def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends:

@@ -22,7 +22,7 @@ from statistics import median
 
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion, Evidence, VerdictKind
-from bisect_train.verdict.ends import Ends
+from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.outcome import Observation, OutcomeKind
 from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import summarise, t_density

@@ -28,7 +28,7 @@ from enum import Enum
 from bisect_train.core.changes import Point
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
-from bisect_train.verdict.ends import Ends
+from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.evidence import is_metric_fine
 from bisect_train.verdict.outcome import Observation, OutcomeKind
 from bisect_train.verdict.replicates import worsening

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bisect_train.core.changes import Point
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
-from bisect_train.verdict.ends import Ends, EndsStatus
+from bisect_train.verdict.end_terms import Ends, EndsStatus
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
 from bisect_train.verdict.stats import Summary
 

@@ -50,10 +50,10 @@ def test_full_recipe_gives_all_values(tmp_path: Path) -> None:
 
 
 def test_links_start_at_the_repository(tmp_path: Path) -> None:
-    links = recipe_of(tmp_path, FULL).links_from(Path("/work/repo"))
+    links = recipe_of(tmp_path, FULL).links_from(Path("/srv/repo"))
     assert [link.target for link in links] == ["data", "sets/corpus", "x"]
-    assert links[0].source == "/work/repo/data"
-    assert Path(links[1].source).resolve() == Path("/work/corpus")
+    assert links[0].source == "/srv/repo/data"
+    assert Path(links[1].source).resolve() == Path("/srv/corpus")
     assert links[2].source == "/abs/x"
 
 

@@ -17,7 +17,7 @@ from bisect_train.core.verdict import Criterion
 from bisect_train.search.plan import make_plan
 from bisect_train.search.proving import MAX_ATTEMPTS
 from bisect_train.search.terms import Known, Phase, Plan, Request, Rules, answer_budget
-from bisect_train.verdict.ends import EndRules
+from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome
 from tests.support.simulated_regression import Solved, World, solve, step_world
 

@@ -9,7 +9,8 @@ import pytest
 from bisect_train.core.changes import Point
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
-from bisect_train.verdict.ends import EndRules, Ends, EndsStatus, prove_ends
+from bisect_train.verdict.end_terms import EndRules, Ends, EndsStatus
+from bisect_train.verdict.ends import prove_ends
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
 from tests.support.observations import LOSS, end_runs, failed, measured, untestable
 

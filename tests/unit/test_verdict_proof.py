@@ -8,7 +8,7 @@ import pytest
 
 from bisect_train.core.changes import Point
 from bisect_train.core.verdict import Criterion
-from bisect_train.verdict.ends import Ends
+from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim
 from tests.support.observations import LOSS, failed, measured, separated_ends, untestable
