@@ -11,9 +11,8 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
-from bisect_train.check import say_identical
 from bisect_train.cli.asking import ask_question, config_ends
-from bisect_train.cli.driving import open_desk, start_bisection
+from bisect_train.cli.driving import answer_without_runs, open_desk, start_bisection
 from bisect_train.cli.options import (
     Asked,
     judge_options,
@@ -63,7 +62,8 @@ def command(
         question = ask_question(asked, repository, kind="check", commits=commits, good_config=good, bad_config=bad)
         space = build_space(repository, question)
         if not space.changes:
-            return say_identical(good, bad)
+            reason = f"{good.path} and {bad.path} hold the same values"
+            return answer_without_runs(desk, question, space, reason=reason, output=output)
         title = title_of(question, space)
         if dry_run:
             return print_dry_run(question, space, title)

@@ -19,9 +19,10 @@ from bisect_train.core.errors import InputError, InterruptedByUser, MachineError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
 from bisect_train.report import ChangePart, Cost, LiveView, ReportData, build_report, render_html, render_text, report_to_json
-from bisect_train.search.terms import Plan
+from bisect_train.search.terms import Answer, Phase, Plan
 from bisect_train.store.contract import Store, StoredBisection, no_bisection
 from bisect_train.store.home import default_home, ensure_home, open_store
+from bisect_train.verdict.end_terms import Ends, EndsStatus
 
 SEARCHES = ("run", "check")
 """Kinds of questions that have an answer; `probe` and `compare` are stored too, for their probes."""
@@ -67,6 +68,17 @@ def start_bisection(desk: Desk, question: Question, space: ChangeSpace, *, title
     """Store a new question, run it to its answer, print the verdict; return the exit status."""
     bisection_id = desk.store.create(question.to_json(), title=title)
     return drive_bisection(desk, bisection_id, question, space, output=output)
+
+
+def answer_without_runs(desk: Desk, question: Question, space: ChangeSpace, *, reason: str, output: Output) -> int:
+    """Store and print "no regression" for two ends that are the same before anything runs; return the exit status."""
+    bisection_id = desk.store.create(question.to_json(), title=reason)
+    ends = Ends(EndsStatus.SAME, bound=0.0, reason=f"{reason}; nothing was run")
+    plan = Plan(Phase.DONE, (), ends, answer=Answer("no_regression", ends.reason))
+    report = build_report(desk.store.load(bisection_id), question, space, plan, (), cost=Cost(0, 0, 0.0, 0.0))
+    answer = {"answer": report_to_json(report), "exit_status": report.exit_status}
+    desk.store.append(bisection_id, "finished", answer)
+    return deliver(report, make_console(output), output=output)
 
 
 def drive_bisection(desk: Desk, bisection_id: str, question: Question, space: ChangeSpace, *, output: Output) -> int:

@@ -237,6 +237,8 @@ def _say_no_regression(case: Case) -> str:
     steps = _say_extent(case)
     if case.is_symptom:
         return f"No regression: {case.answer.reason}, {steps}."
+    if not case.runs:
+        return f"No regression: {case.answer.reason}."
     if ends.status is EndsStatus.BETTER:
         return f"No regression: the bad end is better, {metric} {_say_both(case)}, {steps}."
     if case.are_ends_equal:
@@ -281,6 +283,8 @@ def _say_extent(case: Case) -> str:
 def _helps(case: Case) -> tuple[str, ...]:
     """Return what could show a regression that this probe did not show."""
     rung = case.question.rung
+    if not case.runs:
+        return ()
     if case.ends.status is EndsStatus.FLAKY:
         return ("What would help: a probe that fails every time (more steps, more ranks), or `--judge CMD`.",)
     steps = "" if rung.steps is None else f"more steps (`--steps {4 * rung.steps}` or `--steps end`), "

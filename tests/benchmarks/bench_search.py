@@ -19,7 +19,7 @@ import numpy as np
 from bisect_train.core.changes import Point
 from bisect_train.search.line import Line, search_line
 from bisect_train.search.terms import Known, Rules
-from bisect_train.verdict.ends import EndRules
+from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation
 from tests.support.observations import LOSS, failed, measured, separated_ends
 
