@@ -1,15 +1,15 @@
 """The commits between good and bad, as `git bisect` sees them, in one linear order.
 
 A candidate is a commit that bad reaches and no good reaches. By default only the main line (first parents) is followed:
-prefix k of the candidates is the tree of the k-th. Without first-parent see `linear`. With paths the candidates are the
-commits that touch them, and the last prefix is still the bad end's tree. Everything is read by a handful of git commands,
-none of them per commit.
+prefix k of the candidates is the tree of the k-th. Without first-parent see `linear`. With paths the commits that do not touch
+them stay in the list, marked as unlikely: left out, each of them would hide in the step of the next candidate, and that one
+would be blamed for it. Everything is read by a handful of git commands, none of them per commit.
 """
 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bisect_train.changes.linear import linearise
 from bisect_train.changes.plumbing import GitCommandError, fields_of, printable
@@ -38,6 +38,7 @@ class CommitRange:
         skipped: prefix numbers (1 for the first commit) that must not be run.
         heads: for each commit, the commits whose ancestors make up the prefix that ends there; one on a main line.
         parents: for each commit, the parents that its own change starts from; only the first on a main line.
+        unlikely: indices of commits that touch none of the paths that were asked about.
     """
 
     base: str
@@ -49,6 +50,7 @@ class CommitRange:
     skipped: frozenset[int] = frozenset()
     heads: tuple[tuple[str, ...], ...] = ()
     parents: tuple[tuple[str, ...], ...] = ()
+    unlikely: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,17 @@ def commit_range(repository: Repository, asked: Range) -> CommitRange:
         raise _swapped_error(repository, asked)
     line = _line(entries, asked)
     base = _base(repository, _oldest_on_main_line(entries, asked.bad), asked)
-    if asked.paths:
-        touching = _touching(repository, asked)
-        line = [(commit, heads) for commit, heads in line if commit in touching]
-        # the last prefix is the bad end, whatever the last touching commit is
-        line[-1:] = [(commit, (asked.bad,)) for commit, _ in line[-1:]]
-    return _range_of(repository, asked, base=base, entries=entries, line=line)
+    found = _range_of(repository, asked, base=base, entries=entries, line=line)
+    return replace(found, unlikely=_unlikely(repository, asked, found.commits)) if asked.paths else found
+
+
+def _unlikely(repository: Repository, asked: Range, commits: tuple[str, ...]) -> frozenset[int]:
+    touching = _touching(repository, asked)
+    unlikely = frozenset(idx for idx, commit in enumerate(commits) if commit not in touching)
+    if len(unlikely) == len(commits):
+        shown = ", ".join(asked.paths)
+        raise RevisionError(f"no commit of the range touches {shown}", hint="leave out --path, or give another glob")
+    return unlikely
 
 
 def _range_of(
@@ -95,9 +102,6 @@ def _range_of(
     entries: dict[str, _Entry],
     line: list[tuple[str, tuple[str, ...]]],
 ) -> CommitRange:
-    if not line:
-        shown = ", ".join(asked.paths)
-        raise RevisionError(f"no commit of the range touches {shown}", hint="leave out --path, or give another glob")
     good_is_base = base in asked.goods
     chosen = [entries[commit] for commit, _ in line]
     skips = _skips(repository, asked)

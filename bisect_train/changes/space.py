@@ -63,6 +63,7 @@ class ChangeSpace:
     Attributes:
         changes: commits, then config keys; each after what it needs.
         skipped: prefix numbers that must not be run.
+        unlikely: indices of changes outside what was asked about (`--path`); they are candidates of last resort.
         good_is_base: whether prefix 0 is the good end as it was given; else `GOOD_END` is.
         commits: the candidates and their ends.
     """
@@ -71,6 +72,7 @@ class ChangeSpace:
         self.commits = commits
         self.changes: tuple[Change, ...] = commits.changes + (configs.changes if configs else ())
         self.skipped = commits.skipped
+        self.unlikely = commits.unlikely
         self.good_is_base = commits.good_is_base
         self._repository = repository
         self._question = question

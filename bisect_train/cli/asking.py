@@ -74,7 +74,7 @@ def ask_question(
         override=recipe.config.override,
         env=recipe.data.env,
         data=digest_links(links) if links else "",
-        limits=Limits(asked.seeds or 8, asked.max_probes, asked.parallel, asked.confidence),
+        limits=Limits(asked.seeds or 8, asked.max_probes, asked.parallel, asked.confidence, asked.reuse),
         executor=asked.address,
     )
 

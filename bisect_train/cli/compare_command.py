@@ -10,7 +10,7 @@ import rich_click as click
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.driving import make_console, open_desk
-from bisect_train.cli.options import judge_options, output_options, probe_options, split_options, what_options
+from bisect_train.cli.options import output_options, probe_options, split_options, what_options
 from bisect_train.cli.singles import run_questions
 from bisect_train.core.question import Range
 from bisect_train.report import render_compare
@@ -22,7 +22,6 @@ from bisect_train.report import render_compare
 @click.option("--seed", "seed_idx", type=click.IntRange(min=0), default=0, show_default=True, help="Seed index of both runs.")
 @what_options
 @probe_options
-@judge_options
 @output_options
 def command(left: str, right: str, seed_idx: int, **values: Any) -> int:
     """Run two revisions once with the same seed and compare them step by step; no search, no verdict.

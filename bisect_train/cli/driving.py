@@ -10,11 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bisect_train.changes.data import digest_links
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli.options import Output
+from bisect_train.cli.planning import count_changes
 from bisect_train.coordinator import Coordinator, Ended
-from bisect_train.coordinator.observing import StoredState, load_state
+from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, load_state
 from bisect_train.core.errors import InputError, InterruptedByUser, MachineError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
@@ -70,6 +72,16 @@ def start_bisection(desk: Desk, question: Question, space: ChangeSpace, *, title
     return drive_bisection(desk, bisection_id, question, space, output=output)
 
 
+def refuse_changed_data(question: Question, when: str) -> None:
+    """Raise MachineError where the linked data are no longer what the question was asked about."""
+    links = question.settings.links
+    if links and digest_links(links) != question.data:
+        places = ", ".join(link.source for link in links[:3])
+        raise MachineError(
+            f"linked data changed {when}: {places}", hint="ask again: a new bisection takes the data as they are"
+        )
+
+
 def answer_without_runs(desk: Desk, question: Question, space: ChangeSpace, *, reason: str, output: Output) -> int:
     """Store and print "no regression" for two ends that are the same before anything runs; return the exit status."""
     bisection_id = desk.store.create(question.to_json(), title=reason)
@@ -85,16 +97,18 @@ def drive_bisection(desk: Desk, bisection_id: str, question: Question, space: Ch
     """Run a stored question to its answer, print the verdict; return the exit status."""
     console = make_console(output)
     store = desk.store
+    refuse_changed_data(question, "since this bisection was asked")
     with store.lock(bisection_id), _note_interrupt(store, bisection_id):
         # the view goes to stderr's terminal or plain lines; the verdict alone goes to stdout
         progress = Console(stderr=True, no_color=output.no_color or None, highlight=False)
         if not output.quiet:
-            progress.print(f"bisection {bisection_id}: {len(space.changes)} changes, probes of {question.rung.name}")
+            progress.print(f"bisection {bisection_id}: {count_changes(space)}, probes of {question.rung.name}")
         with LiveView(progress, space, question, quiet=output.quiet) as view, open_executor(question, desk.home) as executor:
             coordinator = Coordinator(
                 question, bisection_id=bisection_id, space=space, store=store, executor=executor, listener=view
             )
             ended = coordinator.run()
+        refuse_changed_data(question, "while its probes ran, so they cannot be compared")
         report = _report_of(store, bisection_id, question, space, ended)
         store.append(bisection_id, "finished", {"answer": report_to_json(report), "exit_status": report.exit_status})
     return deliver(report, console, output=output)
@@ -117,7 +131,26 @@ def _report_of(store: Store, bisection_id: str, question: Question, space: Chang
         probes=ended.num_probes, cached=ended.num_reused, wall_s=ended.wall_s, gpu_s=_gpu_s(question, store, bisection_id)
     )
     plan = ended.plan_with_answer
-    return build_report(stored, question, space, plan, probes, cost=cost, inside=inside_of(plan, space))
+    return build_report(
+        stored,
+        question,
+        space,
+        plan,
+        probes,
+        cost=cost,
+        inside=inside_of(plan, space),
+        warnings=warnings_of(plan, space, store, bisection_id),
+    )
+
+
+def warnings_of(plan: Plan, space: ChangeSpace, store: Store, bisection_id: str) -> tuple[str, ...]:
+    """Return what a reader must know about an answer beside the answer."""
+    stale = "results of earlier bisections were dropped: the same run shows something else today (data, or the machine)"
+    is_stale = any(event.kind == REUSE_DISTRUSTED for event in store.events(bisection_id))
+    culprits = plan.answer.culprits if plan.answer else ()
+    outside = [space.changes[idx] for culprit in culprits for idx in culprit.changes if idx in space.unlikely]
+    told = [f"{change.id[:12]} touches none of the paths that --path names" for change in outside]
+    return (*told, *([stale] if is_stale else []))
 
 
 def _gpu_s(question: Question, store: Store, bisection_id: str) -> float:
@@ -205,7 +238,7 @@ def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
     return Reopened(stored, question, space, state, state.plan(question, space))
 
 
-def report_of(reopened: Reopened) -> ReportData:
+def report_of(desk: Desk, reopened: Reopened) -> ReportData:
     """Return the report of a stored bisection as its observations give it today."""
     cost_data = (reopened.stored.answer or {}).get("cost", {})
     cost = Cost(
@@ -216,7 +249,14 @@ def report_of(reopened: Reopened) -> ReportData:
     )
     inside = inside_of(reopened.plan, reopened.space)
     return build_report(
-        reopened.stored, reopened.question, reopened.space, reopened.plan, reopened.state.probes, cost=cost, inside=inside
+        reopened.stored,
+        reopened.question,
+        reopened.space,
+        reopened.plan,
+        reopened.state.probes,
+        cost=cost,
+        inside=inside,
+        warnings=warnings_of(reopened.plan, reopened.space, desk.store, reopened.stored.id),
     )
 
 

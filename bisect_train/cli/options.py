@@ -54,6 +54,7 @@ class Asked:
     parallel: int | None = None
     address: str = ""
     confidence: float = 0.99
+    reuse: bool = True
     max_probes: int | None = None
     timeout: float | None = None
     python: str | None = None
@@ -139,7 +140,8 @@ def judge_options(function: F) -> F:
             click.option("--criterion", type=criteria, default="auto", help="How a probe is judged."),
             click.option("--judge", metavar="CMD", help="Command run after each probe: 0 good, 1-124 bad, 125 untestable."),
             click.option("--any-change", is_flag=True, help="Look for any difference, better or worse."),
-            click.option("--seeds", type=click.IntRange(min=3), metavar="N", help="Seeds per end, at most [default: 8]."),
+            click.option("--seeds", type=click.IntRange(min=5), metavar="N",
+                         help="Seeds per end, at most (5 or more) [default: 8]."),
         ],
         function,
     )  # fmt: skip
@@ -153,6 +155,8 @@ def search_options(function: F) -> F:
             click.option("--max-probes", type=click.IntRange(min=1), metavar="N", help="Probes to run, at most."),
             click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.99, show_default=True, metavar="P",
                          help="Posterior at which a change is put to the proof."),
+            click.option("--no-reuse", "reuse", flag_value=False, default=True,
+                         help="Run every probe afresh: take no result of an earlier bisection."),
         ],
         function,
     )  # fmt: skip
@@ -178,7 +182,7 @@ def output_options(function: F) -> F:
                          help="Write report.json here."),
             click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
                          help="Write report.json and report.html here."),
-            click.option("--quiet", "-q", is_flag=True, help="Print the verdict only."),
+            click.option("--quiet", "-q", is_flag=True, help="No progress, the report only."),
             click.option("--no-color", is_flag=True, help="No colours."),
         ],
         function,

@@ -30,4 +30,4 @@ def command(bisection: str, **values: Any) -> int:
         if reopened.plan.answer is None:
             name = reopened.stored.id
             raise InputError(f"bisection {name} has no answer yet", hint=f"`bisect-train resume {name}` goes on")
-        return deliver(report_of(reopened), make_console(output), output=output)
+        return deliver(report_of(desk, reopened), make_console(output), output=output)

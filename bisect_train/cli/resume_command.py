@@ -33,7 +33,7 @@ def command(bisection: str, **values: Any) -> int:
         if stored.status == "finished":
             reopened = reopen(desk, stored.id)
             if reopened.plan.answer is not None:
-                return deliver(report_of(reopened), make_console(output), output=output)
+                return deliver(report_of(desk, reopened), make_console(output), output=output)
         question = Question.of_json(stored.question)
         space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
         return drive_bisection(desk, stored.id, question, space, output=output)

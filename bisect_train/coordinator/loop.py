@@ -24,14 +24,17 @@ from bisect_train.coordinator.events import (
 )
 from bisect_train.coordinator.observing import (
     RESULT_SHARED,
+    REUSE_DISTRUSTED,
     active_s,
     load_state,
     observe,
     observe_lost,
+    request_of,
+    request_of_spec,
     rules_for,
     spec_of_request,
 )
-from bisect_train.coordinator.trust import has_foreign_judge, is_reusable, refuse_missing_judge, why_lost
+from bisect_train.coordinator.trust import has_foreign_judge, is_contradicted, is_reusable, refuse_missing_judge, why_lost
 from bisect_train.core.changes import Point, Variant
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
@@ -88,6 +91,8 @@ class _State:
     jobs: dict[str, _Job] = field(default_factory=dict)
     num_tries: dict[str, int] = field(default_factory=dict)
     own_results: dict[str, ProbeResult] = field(default_factory=dict)
+    reused: set[Request] = field(default_factory=set)
+    trusts_reuse: bool = True
     num_probes: int = 0
     num_reused: int = 0
 
@@ -177,6 +182,9 @@ class Coordinator:
         self._earlier_s = active_s(events)
         kinds = Counter(event.kind for event in events)
         self._state.num_probes, self._state.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
+        self._state.trusts_reuse = not kinds[REUSE_DISTRUSTED]
+        reused = (request_of_spec(event.data["spec"]) for event in events if event.kind == PROBE_REUSED)
+        self._state.reused.update(reused if self._state.trusts_reuse else ())
 
     def _loop(self) -> tuple[Plan, Answer]:
         slots = min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
@@ -240,6 +248,7 @@ class Coordinator:
     def _key_of(self, request: Request, spec: ProbeSpec) -> str:
         """Return the probe's identity; repeats and proofs are fresh in each bisection."""
         is_fresh = request.repeat > 0 or request.attempt > 0 or has_foreign_judge(self._question.settings)
+        is_fresh |= not (self._state.trusts_reuse and self._question.limits.reuse)
         scope = self._id if is_fresh else ""
         return probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
 
@@ -264,6 +273,7 @@ class Coordinator:
             return False
         self._store.reuse_result(self._id, key, spec_of_request(request, variant, self._facts, self._question))
         self._state.num_reused += 1
+        self._state.reused.add(request)
         self._observe(key, request, result, is_reused=True)
         return True
 
@@ -336,3 +346,13 @@ class Coordinator:
         observation = observe(request, result.fingerprint, self._question)
         self._state.observations.append(observation)
         self._tell(ProbeDone(key, observation, result, is_reused))
+        if self._state.reused and is_contradicted(observation, self._state.observations, self._state.reused):
+            self._distrust_reused()
+
+    def _distrust_reused(self) -> None:
+        """Drop what earlier bisections observed: a fresh repeat gave other bits, so something outside git has changed."""
+        state = self._state
+        self._store.append(self._id, REUSE_DISTRUSTED, {})
+        state.trusts_reuse = False
+        state.observations = [run for run in state.observations if request_of(run) not in state.reused]
+        state.reused.clear()

@@ -13,11 +13,12 @@ from bisect_train.core.probe import MachineFacts
 from bisect_train.core.question import Question
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
-from bisect_train.store.contract import Store, StoredEvent, StoredProbe
+from bisect_train.store.contract import PROBE_REUSED, Store, StoredEvent, StoredProbe
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
 
 RESULT_SHARED = "result_shared"
+REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused result: none of them counts from here on
 """Event {key, spec}: a result of this bisection answers one more request, whose point gives the same variant."""
 
 
@@ -35,6 +36,7 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
         ),
         good_is_base=space.good_is_base,
         skipped=space.skipped,
+        unlikely=space.unlikely,
         confidence=question.limits.confidence,
     )
 
@@ -75,6 +77,11 @@ def is_comparable(spec: Mapping[str, Any], facts: MachineFacts) -> bool:
     return bool(spec.get("hardware_class") == facts.hardware_class and spec.get("interpreter") == facts.interpreter)
 
 
+def request_of(run: Observation) -> Request:
+    """Return the request that an observation answers."""
+    return Request(run.point, run.seed_idx, run.repeat, run.attempt, run.proof_of)
+
+
 def observe_stored(probes: Iterable[StoredProbe], question: Question) -> list[Observation]:
     """Return the observations that stored results give."""
     return [observe(request_of_spec(probe.spec), probe.result.fingerprint, question) for probe in probes]
@@ -107,7 +114,11 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     Args:
         facts: of the machine that goes on with it; None takes those of the newest result.
     """
+    events = store.events(bisection_id)
     probes = store.results(bisection_id)
+    if any(event.kind == REUSE_DISTRUSTED for event in events):
+        foreign = {event.data["key"] for event in events if event.kind == PROBE_REUSED}
+        probes = tuple(probe for probe in probes if probe.key not in foreign)
     if facts is None and probes:
         newest = probes[-1].spec
         facts = MachineFacts(str(newest.get("hardware_class")), str(newest.get("interpreter")), 1)
@@ -116,7 +127,7 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     observations = observe_stored(kept, question)
     unbuildable: dict[Point, str] = {}
     budget_reason = ""
-    for event in store.events(bisection_id):
+    for event in events:
         if event.kind == "unbuildable":
             unbuildable[point_of_text(event.data["point"])] = str(event.data["reason"])
         elif event.kind == "given_up" and (facts is None or is_comparable(event.data, facts)):

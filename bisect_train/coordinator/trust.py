@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 import signal
+from collections.abc import Collection, Sequence
 
 from bisect_train.core.errors import JudgeError
 from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import ProbeResult, RunSettings
-from bisect_train.verdict.outcome import JUDGE_LOST
+from bisect_train.search.terms import Request
+from bisect_train.verdict.outcome import JUDGE_LOST, Observation
 
 JUDGE_NOT_STARTED = (126, 127)
 # a program's own faults; any other signal comes from outside, and its probe is run again
@@ -39,6 +41,18 @@ def is_reusable(result: ProbeResult, settings: RunSettings) -> bool:
     fingerprint = result.fingerprint
     has_what_is_needed = bool(fingerprint.ranks) or not settings.needs_recorder
     return fingerprint.ending.kind in REUSABLE_ENDINGS and has_what_is_needed and not why_lost(result)
+
+
+def is_contradicted(fresh: Observation, seen: Sequence[Observation], reused: Collection[Request]) -> bool:
+    """Return whether a fresh repeat of a run shows other bits than the reused result of that very run."""
+    if fresh.repeat == 0 or fresh.attempt > 0:
+        return False
+    first = Request(fresh.point, fresh.seed_idx)
+    return first in reused and any(
+        run.outcome != fresh.outcome
+        for run in seen
+        if (run.point, run.seed_idx, run.repeat, run.attempt) == (first.point, first.seed_idx, 0, 0)
+    )
 
 
 def has_foreign_judge(settings: RunSettings) -> bool:

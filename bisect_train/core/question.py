@@ -63,12 +63,14 @@ class Limits:
         max_probes: probes, at most; None without a limit.
         parallel: probes at the same time; None takes what the machine has.
         confidence: posterior at which a change is named and put to the proof.
+        reuse: whether results of earlier bisections count.
     """
 
     max_seeds: int = 8
     max_probes: int | None = None
     parallel: int | None = None
     confidence: float = 0.99
+    reuse: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from bisect_train.search.terms import Known, Request, Rules
 from bisect_train.search.testable import testable_probability
 from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.evidence import judge_variant
-from bisect_train.verdict.outcome import Observation
+from bisect_train.verdict.outcome import Observation, OutcomeKind
 
 OBSOLETE_MASS = 0.001
 NUM_RUNS_WITHOUT_NOISE = 2  # runs of one version, at most, where another seed tells nothing new
@@ -30,13 +30,13 @@ class Line:
         num_changes: N.
         point_of: gives the point of each version 0..N; between the ends version k has a prefix of k changes.
         skipped: versions that must not be run.
-        refuted: nats (<= 0) that failed proofs said against a change, by index.
+        doubts: nats (<= 0) against a change, by index: failed proofs, or a prior below that of the others.
     """
 
     num_changes: int
     point_of: Callable[[int], Point]
     skipped: frozenset[int] = frozenset()
-    refuted: Mapping[int, float] = field(default_factory=dict)
+    doubts: Mapping[int, float] = field(default_factory=dict)
 
     def version_at(self, point: Point) -> int | None:
         """Return the version between the ends that lies at a point, None when there is none."""
@@ -67,7 +67,7 @@ def search_line(line: Line, rules: Rules, known: Known, ends: Ends) -> Belief:
             runs_of.setdefault(version, []).append(run)
     evidence = {version: judge_variant(runs, ends, rules.ends.metric) for version, runs in sorted(runs_of.items())}
     posterior = posterior_over_changes(
-        line.num_changes, {version: item.nats for version, item in evidence.items()}, nats_of_change=line.refuted
+        line.num_changes, {version: item.nats for version, item in evidence.items()}, nats_of_change=line.doubts
     )
     state = _State(posterior, evidence, runs_of)
     num_judged = _count_judged(state)
@@ -101,10 +101,28 @@ def _wanted_runs(line: Line, rules: Rules, known: Known, ends: Ends, state: _Sta
         num_runs=num_runs,
         max_runs=NUM_RUNS_WITHOUT_NOISE if ends.are_seeds_inert or ends.criterion is Criterion.EXACT else rules.max_runs,
     )
+    if not new and not in_flight:
+        new = _versions_to_retry(line, state, blocked)[: known.slots]
     requests = [request for _, request in in_flight]
     for version in new:
         requests.append(Request(line.point_of(version), _next_seed(line.point_of(version), version, state, requests)))
     return tuple(requests)
+
+
+def _versions_to_retry(line: Line, state: _State, blocked: Collection[int]) -> list[int]:
+    """Return the versions that failed once, in their only run: before the search gives up, another seed may run.
+
+    Only those count that could still split the belief; what could not be built or started is not tried again.
+    """
+    below = np.concatenate([[0.0], np.cumsum(state.posterior)])
+    return [
+        version
+        for version, runs in sorted(state.runs_of.items())
+        if version not in blocked
+        and OBSOLETE_MASS < below[version] < 1.0 - OBSOLETE_MASS
+        and [run.outcome.kind for run in runs] == [OutcomeKind.FAILED]
+        and state.evidence[version].verdict is VerdictKind.UNTESTABLE
+    ]
 
 
 def _count_judged(state: _State) -> int:

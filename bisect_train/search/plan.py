@@ -27,6 +27,7 @@ from bisect_train.verdict.ends import prove_ends
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 
+UNLIKELY_PRIOR = 0.001  # of a change outside the paths that were asked about, relative to one inside
 STUCK_PROBABILITY = 0.8  # a search that can go no further still puts a change of this probability to the proof
 BASE_BAD_NATS = math.log(100.0) - 1e-9  # the answer "fixed before" rests on these runs alone, so one symptom at least
 
@@ -103,7 +104,10 @@ def _judge_base(rules: Rules, known: Known, ends: Ends) -> Plan | None:
 
 def _search_and_prove(rules: Rules, known: Known, ends: Ends) -> Plan:
     ends = with_fresh_bits(ends, rules, known)
-    line = Line(rules.num_changes, Point, rules.skipped, refuted_changes(rules, known, ends))
+    doubts = dict.fromkeys(rules.unlikely, math.log(UNLIKELY_PRIOR))
+    for change, nats in refuted_changes(rules, known, ends).items():
+        doubts[change] = doubts.get(change, 0.0) + nats
+    line = Line(rules.num_changes, Point, rules.skipped, doubts)
     belief = search_line(line, rules, known, ends)
     plan = Plan(Phase.SEARCH, belief.wanted, ends, belief.posterior, belief.evidence, tried=tried_changes(known))
     best = belief.best

@@ -47,6 +47,7 @@ class Rules:
         ends: metric, criterion, smallest effect, seeds.
         good_is_base: whether the good end is where the list of changes starts.
         skipped: versions that must not be run.
+        unlikely: indices of changes outside what was asked about: UNLIKELY_PRIOR each, against 1.
         confidence: posterior at which a change is put to the proof.
         max_runs: runs of one version in the search, at most.
     """
@@ -55,6 +56,7 @@ class Rules:
     ends: EndRules
     good_is_base: bool = True
     skipped: frozenset[int] = frozenset()
+    unlikely: frozenset[int] = frozenset()
     confidence: float = 0.99
     max_runs: int = 6
 

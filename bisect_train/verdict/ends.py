@@ -200,19 +200,24 @@ def _prove_bits(ends: Ends) -> Ends:
 
 
 def _prove_without_spread(seen: Replicates, ends: Ends, rules: EndRules) -> Ends:
-    """No seed changes anything: the spread of harmless changes is declared, not measured, and the gap must dwarf it."""
+    """No seed changes anything: what no harmless change makes must be declared; chance cannot be told from an effect."""
     good_value = next(iter(seen.good.values()))
     smallest = rules.min_effect if rules.min_effect is not None else INERT_EFFECT_SHARE * abs(good_value)
     gap, spread = ends.gap, smallest / 2.0
     declared = f"seeds change nothing; differences under {smallest:.3g} are taken as harmless (--min-effect sets it)"
     ends = replace(ends, spread=spread, min_effect=smallest, bound=gap, reason=declared)
-    is_far = abs(gap) >= FAR_GAP_SD * spread or rules.min_effect is not None
     if rules.any_change and seen.repeats_bitwise:
         return _prove_bits(ends)
+    if rules.min_effect is None and gap >= smallest:
+        reason = (
+            f"every seed gives the same run, so chance cannot be told from an effect (the bad end is worse by {gap:.3g}): "
+            "say with --min-effect X which worsening no harmless change makes"
+        )
+        return replace(ends, status=EndsStatus.UNCLEAR, reason=reason)
     if gap <= 0.0 or gap < smallest:
-        is_better = gap < 0.0 and gap <= -smallest and is_far
+        is_better = gap < 0.0 and gap <= -smallest
         return replace(ends, status=EndsStatus.BETTER if is_better else EndsStatus.SAME)
-    return replace(ends, status=EndsStatus.SEPARATED if is_far else EndsStatus.UNCLEAR)
+    return replace(ends, status=EndsStatus.SEPARATED)
 
 
 def _prove_by_looks(good: Sequence[Observation], bad: Sequence[Observation], seen: Replicates, rules: EndRules) -> Ends:

@@ -14,6 +14,7 @@ from bisect_train.coordinator import CoordinatorEvent, Ended, ProbeGone, ProbeSt
 from bisect_train.core.errors import InterruptedByUser, JudgeError
 from bisect_train.core.fingerprint import Ending, EndingKind, JudgeResult
 from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
+from bisect_train.core.question import Limits
 from bisect_train.core.verdict import Criterion
 from bisect_train.store.contract import Store
 from bisect_train.store.memory import MemoryStore
@@ -198,6 +199,30 @@ def test_second_bisection_runs_only_repeats_and_the_proof(lab: Lab) -> None:
     specs = [event.data["spec"] for event in store.events(name) if event.kind == "probe_finished"]
     assert specs and all(spec["repeat"] > 0 or spec["attempt"] > 0 for spec in specs)
     assert ended.num_reused == kinds_of(store, name)["probe_reused"] > 0
+
+
+def test_reused_results_that_a_fresh_repeat_contradicts_are_dropped(lab: Lab) -> None:
+    """Data outside git changed: yesterday every commit trained well, today the culprit shows."""
+    store = MemoryStore()
+
+    def yesterday(job: ProbeJob) -> SimulatedRun:
+        return SimulatedRun(fingerprint_of(1.0, seed_idx=job.spec.seed_idx, salt=job.spec.variant.tree))
+
+    drive(lab, store, executor=lab.executor(yesterday, slots=1))
+    name, ended = drive(lab, store, executor=lab.executor(slots=1))
+    assert_isolated(lab, ended)
+    assert kinds_of(store, name)["reuse_distrusted"] == 1
+    question = lab.question()
+    assert load_state(store, name, question).plan(question, lab.space(question)).answer == ended.answer
+
+
+def test_no_result_is_reused_where_that_was_asked(lab: Lab) -> None:
+    store = MemoryStore()
+    drive(lab, store, executor=lab.executor(slots=1))
+    question = lab.question(limits=Limits(reuse=False))
+    name, ended = drive(lab, store, question=question, executor=lab.executor(slots=1))
+    assert_isolated(lab, ended)
+    assert kinds_of(store, name)["probe_reused"] == 0
 
 
 @pytest.mark.parametrize("kind", [EndingKind.TIMEOUT, EndingKind.OUT_OF_MEMORY, EndingKind.KILLED, EndingKind.CANNOT_START])

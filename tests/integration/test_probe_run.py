@@ -90,6 +90,14 @@ def test_probe_without_recorder_that_needs_none_finishes(tmp_path: Path) -> None
     assert fingerprint.metrics[0].values == (2.5, 1.25)
 
 
+def test_probe_that_writes_outside_its_checkout_warns(tmp_path: Path) -> None:
+    program = "import fake_training as t\nt.event('outside_files', written=['/home/u/.cache/tokens', '/home/u/x'], read=[])\n"
+    result = result_of(job_of(tmp_path / "r", program), tmp_path / "n")
+    assert result.warnings == ("wrote outside its checkout: /home/u/.cache/tokens (+1 more)",)
+    inside = program.replace("'/home/u/.cache/tokens', '/home/u/x'", "")
+    assert result_of(job_of(tmp_path / "r2", inside), tmp_path / "n").warnings == ()
+
+
 def test_probe_without_a_step_finishes_with_none(tmp_path: Path) -> None:
     fingerprint = fingerprint_of(job_of(tmp_path / "r", "import fake_training\n"), tmp_path / "n")
     assert fingerprint.ending.kind is EndingKind.FINISHED and fingerprint.num_steps == 0

@@ -18,7 +18,7 @@ from bisect_train.search.plan import make_plan
 from bisect_train.search.proving import MAX_ATTEMPTS
 from bisect_train.search.terms import Known, Phase, Plan, Request, Rules, answer_budget
 from bisect_train.verdict.end_terms import EndRules
-from bisect_train.verdict.outcome import Observation, Outcome
+from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
 from tests.support.simulated_regression import Solved, World, solve, step_world
 
 METRIC = Metric()
@@ -250,9 +250,21 @@ def test_plan_with_inert_seeds_needs_one_run_per_version() -> None:
 
     world.run = run_with_fixed_seed  # type: ignore[method-assign]
     world.mean_of = lambda point: 3.0 + 2.0 * point.holds(40)
-    solved = solve(world, rules_of(64), slots=1)
+    unsaid = solve(world, rules_of(64), slots=1)
+    assert (unsaid.answer.status, unsaid.num_probes) == ("not_reproduced", 8)
+    solved = solve(world, Rules(64, EndRules(METRIC, min_effect=0.5)), slots=1)
     assert (solved.answer.status, culprits_of(solved)) == ("isolated", [(40,)])
     assert solved.num_probes <= 30
+
+
+def test_plan_names_a_change_outside_the_paths_rather_than_an_innocent_one_inside() -> None:
+    world = step_world(12, 5, 15.0, seed=3)
+    inside = Rules(12, EndRules(METRIC), unlikely=frozenset(set(range(12)) - {2, 8, 11}))
+    solved = solve(world, inside)
+    assert (solved.answer.status, culprits_of(solved)) == ("isolated", [(5,)])
+    world = step_world(12, 8, 15.0, seed=3)
+    solved = solve(world, inside)
+    assert (solved.answer.status, culprits_of(solved)) == ("isolated", [(8,)])
 
 
 # ---- ends that have no common start -----------------------------------------------------------------------------------------
@@ -386,10 +398,24 @@ def test_plan_of_a_request_that_ran_twice_counts_it_once() -> None:
     assert make_plan(rules_of(32), Known([*observations, *observations])) == make_plan(rules_of(32), Known(observations))
 
 
-def test_plan_does_not_ask_for_a_version_whose_run_was_lost_for_good() -> None:
+def test_plan_that_is_stuck_tries_a_version_that_failed_once_on_one_more_seed() -> None:
     world = bits_world(8, 3, seed=16, is_broken=lambda point: point.is_prefix and point.prefix == 4)
-    asked = record_requests(world, rules_of(8))
-    assert sum(request.point == Point(4) for request in asked) == 1
+    asked = [request for request in record_requests(world, rules_of(8)) if request.point == Point(4)]
+    assert [request.seed_idx for request in asked] == [0, 1]
+
+
+def test_plan_finds_a_culprit_behind_a_flaky_crash() -> None:
+    world = bits_world(8, 3, seed=16)
+    steady = world.run
+
+    def run(request: Request) -> Observation:
+        is_flaky = request.point == Point(4) and request.seed_idx == 0
+        found = steady(request)
+        return replace(found, outcome=Outcome(OutcomeKind.FAILED, signature="crash", reason="crash")) if is_flaky else found
+
+    world.run = run  # type: ignore[method-assign]
+    solved = solve(world, rules_of(8))
+    assert (solved.answer.status, culprits_of(solved)) == ("isolated", [(3,)])
 
 
 # ---- calibration ------------------------------------------------------------------------------------------------------------

@@ -117,13 +117,23 @@ def test_ends_without_any_spread_at_three_seeds_are_not_proved_yet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gap", "status"), [(0.5, "separated"), (0.02, "unclear"), (0.005, "same"), (0.0, "same"), (-0.5, "better")]
+    ("gap", "declared", "status"),
+    [
+        (0.5, None, "unclear"),
+        (0.005, None, "same"),
+        (0.0, None, "same"),
+        (-0.5, None, "better"),
+        (0.5, 0.1, "separated"),
+        (0.05, 0.1, "same"),
+        (-0.5, 0.1, "better"),
+    ],
 )
-def test_ends_with_inert_seeds_are_judged_by_the_declared_spread(gap: float, status: str) -> None:
+def test_ends_with_inert_seeds_need_a_declared_smallest_effect(gap: float, declared: float | None, status: str) -> None:
     good = [measured(GOOD, idx, 1.0, digest="g", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
     bad = [measured(BAD, idx, 1.0 + gap, digest="b", repeat=rep) for idx, rep in ((0, 0), (0, 1), (1, 0), (2, 0))]
-    ends = prove_ends(good, bad, RULES)
+    ends = prove_ends(good, bad, EndRules(LOSS, min_effect=declared))
     assert (ends.status.value, ends.are_seeds_inert) == (status, True)
+    assert "--min-effect" in ends.reason
 
 
 def test_ends_with_inert_seeds_and_no_smallest_effect_need_some_worsening() -> None:
