@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -187,9 +188,11 @@ def test_recorder_dumps_stacks_on_sigusr1(tmp_path: Path) -> None:
         pid = int(process.stdout.readline())
         stacks = tmp_path / "out" / f"stacks-rank0-pid{pid}.txt"
         assert stacks.exists(), "only a process with this file may be signalled"
-        process.send_signal(signal.SIGUSR1)
+        # the first signal may come before the program has entered the function
         while "waits_here" not in stacks.read_text():
             assert process.poll() is None
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.05)
     finally:
         process.kill()
         process.communicate()
@@ -229,3 +232,61 @@ def wait_until_dead(pid: int) -> None:
     """Return once the process is gone; the test's time limit ends an endless wait."""
     while is_alive(pid):
         pass
+
+
+OUTSIDE = """
+import os, sqlite3, subprocess, sys, tempfile
+home = os.environ["HOME"]
+def write(path, mode="w"):
+    with open(path, mode) as file: file.write("x")
+write(home + "/cache.bin"); write(os.fsencode(home + "/./more.txt"), "a")
+write("inside.txt"); write(os.path.join(tempfile.gettempdir(), "t")); write("../out/y"); write(home + "/x.pyc")
+write(home + "/part"); os.replace(home + "/part", home + "/whole")
+os.rename("folder", home + "/folder")
+os.close(os.open(home + "/lock", os.O_RDWR | os.O_CREAT)); open(1, "w", closefd=False).close(); write("/dev/null")
+sqlite3.connect(home + "/base.db").close()
+for path in (home + "/none/x", home + "/gone"):
+    try: write(path, "r+")
+    except OSError: pass
+for path in (home + "/data.txt", "inside.txt", "/etc/hosts", "/proc/self/stat", os.__file__, sys.executable):
+    open(path, "rb").close()
+if os.fork() == 0:
+    write(home + "/by_fork"); os._exit(0)
+os.wait()
+"""
+
+
+@every_python
+def test_recorder_lists_files_outside_the_checkout(python: str, tmp_path: Path) -> None:
+    root, home = tmp_path / "probe" / "checkout", tmp_path / "home"
+    for folder in (root / "folder", home, root.parent / "tmp"):
+        folder.mkdir(parents=True)
+    (home / "data.txt").write_text("")
+    (root / "train.py").write_text(OUTSIDE)
+    path = install(root.parent, root=str(root))
+    done = run(python, root, "train.py", path=str(path), HOME=str(home), TMPDIR=str(root.parent / "tmp"))
+    assert done.returncode == 0, done.stderr
+    found = events(root.parent, "outside_files")[-1]
+    names = ["base.db", "cache.bin", "folder", "lock", "more.txt", "whole"]
+    assert found["written"] == [str(home / name) for name in names]
+    assert found["read"] == [str(home / name) for name in ("base.db", "data.txt", "lock")]
+    assert events(root.parent, "recorder_error") == []
+
+
+@every_python
+def test_recorder_of_a_program_that_stays_inside_lists_no_files(python: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import json, sqlite3, decimal\nopen('log.txt', 'w').close()\nopen('log.txt').close()\n")
+    done = run(python, tmp_path, "train.py", path=str(install(tmp_path)), TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert events(tmp_path, "outside_files") == [{"written": [], "read": []}]
+
+
+def test_recorder_keeps_a_bounded_number_of_files_and_leaves_the_temporary_folder_to_the_program(tmp_path: Path) -> None:
+    root, home = tmp_path / "probe", tmp_path / "home"
+    root.mkdir()
+    home.mkdir()
+    path = install(root)
+    program = "import sys\nprint('tempfile' in sys.modules)\nfor idx in range(250): open(f'{sys.argv[1]}/{idx}', 'w').close()\n"
+    done = run(sys.executable, root, "-c", program, str(home), path=str(path), TMPDIR=str(root))
+    assert done.stdout == "False\n", "tempfile would keep the folder that it finds now"
+    assert len(events(root, "outside_files")[-1]["written"]) == 200
