@@ -181,7 +181,7 @@ def _config_lines(findings: Findings) -> list[str]:
 
 _SHRINK_LINES = (
     "",
-    "# A probe is stopped after so many optimizer steps; the smallest number that shows the regression is taken.",
+    "# A probe is stopped after so many optimizer steps: the first entry is used (a ladder comes later; --steps N overrides).",
     "shrink:",
     "  steps: [10, 50, 200]   # `end` lets the program finish",
     "  # ranks: [1, 2]",
@@ -209,7 +209,7 @@ _TAIL_LINES = (
     "",
     "# The training loss is recorded without any entry here. Other metrics are read from what the program prints.",
     "# metrics:",
-    "#   val_loss: {from: log, pattern: 'val loss ([0-9.]+)', better: lower, reduce: last}",
+    "#   val_loss: {from: log, pattern: 'val loss (?P<value>[-+0-9.e]+|nan|inf)', better: lower, reduce: last}",
     "",
     "resources: {cpus: 1, gpus: 0, timeout_s: 600}",
     "",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import PurePosixPath
 
 from bisect_train.core.changes import GOOD_END, ChangeKind, Point, Variant
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.report.case import Case
 from bisect_train.report.parts import ReproducePart
+from bisect_train.report.words import say_count
 from bisect_train.verdict.proof import ClaimKind
 
 COPY = "bisect-by-hand"
@@ -40,7 +42,9 @@ def _states(case: Case) -> tuple[tuple[str, Point], ...]:
 
 def _prepare(case: Case) -> list[str]:
     settings = case.question.settings
-    lines = []
+    # a checkout has tracked folders only
+    folders = dict.fromkeys(str(PurePosixPath(link.target).parent) for link in settings.links)
+    lines = [f"mkdir -p {shlex.quote(folder)}" for folder in folders if folder != "."]
     for link in settings.links:
         lines.append(f"ln -s {shlex.quote(link.source)} {shlex.quote(link.target)}")
     return lines
@@ -59,7 +63,7 @@ def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
     lines += [*notes, _training_line(case, command, config)]
     steps = case.question.rung.steps
     if steps is not None:
-        lines.append(f"# the probes were stopped after {steps} optimizer steps")
+        lines.append(f"# the probes were stopped after {say_count(steps, 'optimizer step')}")
     return tuple(lines)
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.report.words import say_divergence, say_ending, say_number
-from bisect_train.verdict.divergence import Divergence, StepRow, first_divergence, step_rows
+from bisect_train.verdict.divergence import Divergence, Stage, StepRow, first_divergence, step_rows, unequal_counts
 
 EQUAL_WORDS = {True: "equal", False: "differ", None: "-"}
 
@@ -26,7 +26,7 @@ def render_compare(left: Fingerprint, right: Fingerprint, *, left_name: str = "A
     divergence = first_divergence(left, right)
     rows = step_rows(left, right)
     parts: list[RenderableType] = [
-        Text(say_divergence(divergence, left=left_name, right=right_name)),
+        Text(say_divergence(divergence, left=left_name, right=right_name, unequal=unequal_counts(left, right))),
         Text(f"A is the {left_name}: {say_ending(left.ending)}; B is the {right_name}: {say_ending(right.ending)}."),
     ]
     if not rows:
@@ -40,7 +40,7 @@ def _table(rows: Sequence[StepRow], divergence: Divergence | None) -> Table:
         table.add_column(name, justify="right", no_wrap=False)
     for name in ("parameters", "batch"):
         table.add_column(name)
-    first = divergence.step if divergence is not None else None
+    first = divergence.step if divergence is not None and divergence.stage is not Stage.METRIC else None
     for row in rows:
         table.add_row(*_cells(row), style="bold" if row.step == first else None)
     return table

@@ -33,7 +33,7 @@ def _covers(case: Case) -> tuple[str, ...]:
         covered.append(f"{question.metric.name}, values that are not finite, crashes, hangs, time limits")
     seeds = {run.seen.seed_idx for run in case.runs}
     if len(seeds) > 1:
-        covered.append(f"the program's own seeds and {len(seeds) - 1} shifted ones")
+        covered.append(f"the program's own seeds and {say_count(len(seeds) - 1, 'shifted one')}")
     hardware = sorted({str(run.probe.spec.get("hardware_class", "")) for run in case.runs} - {""})
     covered += [f"hardware: {name}" for name in hardware]
     return tuple(covered)

@@ -1,7 +1,7 @@
 """From a stored bisection to `ReportData`, the single source of all renderers.
 
 Renderers compute nothing: what they show is computed here and in the modules that only this one calls (case, effect, endstory,
-failing, verdicts, wording, coverage, byhand, rows).
+failing, verdicts, wording, conditions, coverage, sharing, byhand, rows).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.byhand import reproduce_by_hand
 from bisect_train.report.case import Case, Run, make_case
+from bisect_train.report.conditions import list_conditions
 from bisect_train.report.coverage import describe_coverage
 from bisect_train.report.effect import measure_effect
 from bisect_train.report.endstory import describe_end, say_symptom, tell_ends
-from bisect_train.report.failing import failing_run, tail_of_log
+from bisect_train.report.failing import tail_of_end
 from bisect_train.report.parts import (
     CandidatePart,
     ChangePart,
@@ -29,12 +30,13 @@ from bisect_train.report.parts import (
     TriagePart,
 )
 from bisect_train.report.rows import draw_curves, list_claims, list_probes, make_strip, pick_pair
+from bisect_train.report.sharing import warn_of_shared_files
 from bisect_train.report.verdicts import exit_status_of, kind_of_change
-from bisect_train.report.wording import Wording, list_conditions, word_verdict
+from bisect_train.report.wording import Wording, word_verdict
 from bisect_train.report.words import REDUCE_WORDS, STAGE_WORDS, say_count, say_divergence, shorten
 from bisect_train.search.terms import Plan
 from bisect_train.store.contract import StoredBisection, StoredProbe
-from bisect_train.verdict.divergence import Divergence, Stage, first_divergence
+from bisect_train.verdict.divergence import Divergence, Stage, first_divergence, unequal_counts
 from bisect_train.verdict.end_terms import EndsStatus
 
 CATEGORIES = {
@@ -45,6 +47,7 @@ CATEGORIES = {
     "worse": "wont_converge",
     "slower": "slow",
 }
+NO_PLACES = (Stage.ENDING, Stage.METRIC, Stage.TIME_AND_MEMORY)  # stages that name no part of the code
 
 
 def build_report(
@@ -74,7 +77,7 @@ def build_report(
     pair = pick_pair(case)
     divergence = first_divergence(pair[0].fingerprint, pair[1].fingerprint) if pair else None
     kind = kind_of_change(case, divergence)
-    culprits = _list_culprits(case, inside)
+    culprits = _list_culprits(case, inside, kind)
     wording = word_verdict(case, culprits, kind)
     found = _Found(divergence, _say_pair(case, pair, divergence), kind, culprits, wording)
     triage = _triage(case, found, inside)
@@ -119,7 +122,7 @@ def _assemble(
         culprits=found.culprits,
         candidates=tuple(CandidatePart(_part_of(changes[idx]), share) for idx, share in case.answer.candidates),
         null_probability=_null_probability(case),
-        claims=list_claims(case),
+        claims=list_claims(case, found.kind),
         strip=make_strip(case),
         triage=triage,
         coverage=describe_coverage(case),
@@ -131,7 +134,7 @@ def _assemble(
         divergence_text=found.divergence_text,
         reproduce=reproduce_by_hand(case),
         warnings=warnings,
-        log_tail=tail_of_log(failing_run(case, case.answer.end)) if case.answer.end else "",
+        log_tail=tail_of_end(case, case.answer.end) if case.answer.end else "",
     )
 
 
@@ -143,13 +146,14 @@ def _say_pair(case: Case, pair: tuple[Run, Run] | None, divergence: Divergence |
     if pair is None or case.answer.status == "failed":
         return ""
     left, right = (case.say(run.seen.point, width=0) for run in pair)
-    text = say_divergence(divergence, left=left, right=right)
+    unequal = unequal_counts(pair[0].fingerprint, pair[1].fingerprint)
+    text = say_divergence(divergence, left=left, right=right, unequal=unequal)
     if divergence is not None and case.ends.repeats_bitwise is False:
         text += " The same run repeated differs from itself, too: this may be chance."
     return text
 
 
-def _list_culprits(case: Case, inside: Sequence[ChangePart]) -> tuple[CulpritPart, ...]:
+def _list_culprits(case: Case, inside: Sequence[ChangePart], kind: str | None) -> tuple[CulpritPart, ...]:
     """Return the proved culprits, the largest effect first; `inside` belongs to the first one of the answer.
 
     A change whose proof was left open is a candidate and no culprit: it is not blamed.
@@ -163,7 +167,7 @@ def _list_culprits(case: Case, inside: Sequence[ChangePart]) -> tuple[CulpritPar
             effect=measure_effect(case, culprit),
             necessary=culprit.is_necessary,
             sufficient=culprit.is_sufficient,
-            conditions=list_conditions(culprit),
+            conditions=list_conditions(case, culprit, kind),
             inside=tuple(inside) if culprit is case.culprit else (),
         )
         for culprit in case.answer.culprits
@@ -198,7 +202,7 @@ def _triage(case: Case, found: _Found, inside: Sequence[ChangePart]) -> TriagePa
     evidence += [found.divergence_text] if divergence is not None else []
     evidence += _waiting_places(case) if kind == "hang" else []
     look_first = [part.id for part in inside]
-    is_stage = divergence is not None and divergence.stage not in (Stage.ENDING, Stage.TIME_AND_MEMORY)
+    is_stage = divergence is not None and divergence.stage not in NO_PLACES
     look_first += [STAGE_WORDS[divergence.stage]] if divergence is not None and is_stage else []
     category = CATEGORIES.get(kind or "")
     first_bad = next(iter(case.at(case.bad_point, attempt=0)), None)
@@ -227,6 +231,7 @@ def _collect_warnings(case: Case, warnings: Sequence[str]) -> tuple[str, ...]:
     copies = _num_copies(case)
     if copies and not case.ends.are_seeds_inert:
         found.append(f"{say_count(copies, 'run')} with another seed gave the bits of seed 0 and count as none")
+    found += warn_of_shared_files(case)
     return tuple(dict.fromkeys(found))
 
 

@@ -82,8 +82,9 @@ def _tell_values(case: Case) -> tuple[str, ...]:
     if ends.gap == 0.0:
         return compared, "The two means are equal."
     direction = "worse" if ends.gap > 0 else "better"
+    verb = "looks" if ends.status is EndsStatus.UNCLEAR else "is"
     times = f", {abs(ends.gap) / ends.spread:.1f} seed standard deviations" if ends.spread and not ends.are_seeds_inert else ""
-    return compared, f"The bad end is {direction} by {say_number(abs(ends.gap), unit=unit)}{times}.{_say_p(ends.p_value)}"
+    return compared, f"The bad end {verb} {direction} by {say_number(abs(ends.gap), unit=unit)}{times}.{_say_p(ends.p_value)}"
 
 
 def _say_p(p_value: float | None) -> str:

@@ -12,6 +12,11 @@ from bisect_train.verdict.outcome import RECORDED_METRICS, OutcomeKind, metric_v
 NUM_LOG_LINES = 12
 MAX_LINE = 200
 MERGE_BASE_REMEDY = "Choose a good end that is an ancestor of the bad end and can be run."
+TRACKED_REMEDY = (
+    "A checkout holds the tracked files only: name untracked data under `data: link:` in a recipe "
+    "(`bisect-train init` writes one)."
+)
+_NO_FILE = re.compile(r"FileNotFoundError|No such file or directory", re.IGNORECASE)
 _NOT_FOUND = re.compile(r"FileNotFoundError|No such file|not found|can't open file|No module named", re.IGNORECASE)
 
 
@@ -33,7 +38,19 @@ def failing_run(case: Case, end: str) -> Run | None:
 
 def tail_of_log(run: Run | None) -> str:
     """Return the last lines that a run printed."""
-    lines = [line.rstrip()[:MAX_LINE] for line in run.probe.result.log_tail.splitlines() if line.strip()] if run else []
+    return _last_lines(run.probe.result.log_tail) if run else ""
+
+
+def tail_of_end(case: Case, end: str) -> str:
+    """Return the last lines that an end's failing run printed: those of the judging command where that is what failed."""
+    run = failing_run(case, end)
+    if run is None or not _is_judges(case, run):
+        return tail_of_log(run)
+    return _last_lines(run.fingerprint.judge.output) if run.fingerprint.judge else ""
+
+
+def _last_lines(text: str) -> str:
+    lines = [line.rstrip()[:MAX_LINE] for line in text.splitlines() if line.strip()]
     return "\n".join(lines[-NUM_LOG_LINES:])
 
 
@@ -47,10 +64,35 @@ def say_failed_end(case: Case) -> tuple[str, str]:
     if run is None:
         return f"{_start(name)} could not be built or run: {case.answer.reason}", _choose_another(end)
     fingerprint = run.fingerprint
+    if _is_judges(case, run):
+        return _say_judge(case, run, end, name), _remedy_judge(end)
     if run.seen.outcome.kind is OutcomeKind.NO_METRIC:
         return f"{_start(name)} ran, but {case.answer.reason}. {say_seen_metrics(fingerprint)}", _remedy_metric(case)
     what = f"{_start(name)} could not be run: {say_failure(fingerprint.ending)}"
-    return what, _remedy(case, fingerprint.ending, end)
+    return what, _remedy(case, fingerprint.ending, end) + _remedy_files(fingerprint.ending)
+
+
+def _is_judges(case: Case, run: Run) -> bool:
+    """Return whether the program ran well and only the judging command stands against the run."""
+    return bool(case.question.settings.judge) and run.fingerprint.ending.is_healthy
+
+
+def _say_judge(case: Case, run: Run, end: str, name: str) -> str:
+    command = f"The judging command `{' '.join(case.question.settings.judge)}`"
+    judge = run.fingerprint.judge
+    if judge is None:
+        return f"{command} did not run at {name}"
+    said = "untestable" if run.seen.outcome.kind is OutcomeKind.UNTESTABLE else "bad"
+    return f"{command} calls {name} {said} (status {judge.exit_status})"
+
+
+def _remedy_judge(end: str) -> str:
+    status = "with status 0 at the good end" if end == "good" else "with a status from 1 to 124 at the bad end"
+    return f"Run it by hand in a checkout that the commands below make: it must exit {status}."
+
+
+def _remedy_files(ending: Ending) -> str:
+    return f" {TRACKED_REMEDY}" if _NO_FILE.search(ending.message) else ""
 
 
 def say_no_metric(case: Case) -> tuple[str, str]:

@@ -23,10 +23,11 @@ from bisect_train.coordinator.events import (
     ProbeMoved,
     ProbeStarted,
 )
+from bisect_train.core.fingerprint import Ending
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.live_state import Finished, InFlight, LiveState, draw_state, say_phase
-from bisect_train.report.words import say_count, say_ending, say_number, say_point, say_seconds
+from bisect_train.report.words import say_count, say_ending, say_number, say_point, say_seconds, shorten
 from bisect_train.search.terms import Phase, Request
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import judge_variant
@@ -34,6 +35,7 @@ from bisect_train.verdict.outcome import Observation, OutcomeKind
 
 NUM_FINISHED = 5
 SUBJECT_WIDTH = 44
+REASON_WIDTH = 60
 REFRESH_PER_S = 4.0
 
 
@@ -139,7 +141,7 @@ class LiveView:
         request = Request(seen.point, seen.seed_idx, seen.repeat, seen.attempt, seen.proof_of)
         time_text = "reused" if event.is_reused else say_seconds(result.wall_s)
         steps = say_count(result.fingerprint.num_steps, "step")
-        shown = self._say_value(seen) or say_ending(result.fingerprint.ending)
+        shown = self._say_value(seen) or _say_why_not(seen, result.fingerprint.ending)
         done = Finished(self._say_run(request, width=0), shown, self._say_verdict(seen), f"{steps}  {time_text}")
         self._state.finished = [*self._state.finished[-(NUM_FINISHED - 1) :], done]
         verdict = f"  {done.verdict}" if done.verdict else ""
@@ -169,3 +171,11 @@ class LiveView:
         verdict = judge_variant([seen], plan.ends, self._question.metric).verdict
         # the ends' own runs on a proof's fresh seeds are not in yet: unlike both says nothing there
         return "" if seen.attempt > 0 and verdict is VerdictKind.OTHER else verdict.value
+
+
+def _say_why_not(seen: Observation, ending: Ending) -> str:
+    """Return why a run shows no value: how it ended, or where it ended well what was missing (`no value of val_loss`)."""
+    outcome = seen.outcome
+    if ending.is_healthy and outcome.kind is not OutcomeKind.MEASURED and outcome.reason:
+        return shorten(outcome.reason.removesuffix(" was seen"), REASON_WIDTH)
+    return say_ending(ending)

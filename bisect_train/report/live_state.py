@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bisect_train.core.changes import Change
-from bisect_train.report.words import name_change, say_count, say_number, say_seconds, say_share, short_id, shorten
+from bisect_train.report.words import label_change, name_change, say_count, say_number, say_seconds, say_share, stands_out
 from bisect_train.search.belief import credible_changes
 from bisect_train.search.terms import Phase, Plan
 
@@ -80,7 +80,7 @@ class LiveState:
         first, last = (self.changes[idx] for idx in (left[0], left[-1]))
         if len(left) == 1:
             return name_change(first)
-        return f"{short_id(first)} {shorten(first.title, 28)} .. {short_id(last)} {shorten(last.title, 28)}"
+        return f"{label_change(first, width=28)} .. {label_change(last, width=28)}"
 
 
 def say_phase(plan: Plan, changes: Sequence[Change]) -> str:
@@ -127,6 +127,8 @@ def _belief(state: LiveState, plan: Plan, *, width: int) -> list[RenderableType]
     strip = draw_strip(plan.posterior, width=max(10, width - 4), is_ascii=state.is_ascii)
     best = max(range(len(plan.posterior)), key=lambda idx: plan.posterior[idx])
     most = f"most probable: {name_change(state.changes[best], width=40)}, {say_share(plan.posterior[best])}"
+    if not stands_out(plan.posterior):
+        most = f"most probable: none stands out, {say_share(plan.posterior[best])} at most"
     left = f"{state.num_left} of {say_count(len(state.changes), 'change')} left: {state.say_range()}"
     return [
         Text(left, no_wrap=True, overflow="ellipsis"),

@@ -6,9 +6,10 @@ from bisect_train.core.changes import Point
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.case import Case, Run
+from bisect_train.report.conditions import say_states
 from bisect_train.report.failing import tail_of_log
 from bisect_train.report.parts import ClaimPart, CurvePart, ProbePart, StripPart
-from bisect_train.report.words import ENDING_WORDS, say_ending, say_point, short_id, shorten
+from bisect_train.report.words import ENDING_WORDS, label_change, say_ending, say_point, untitle
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation, OutcomeKind, metric_values
@@ -20,11 +21,6 @@ VERDICT_WORDS = {
     VerdictKind.OTHER: "unlike both ends",
     VerdictKind.UNTESTABLE: "cannot be tested",
     VerdictKind.INCONCLUSIVE: "undecided",
-}
-CLAIM_TEXTS = {
-    ClaimKind.PARENT: "just before it the run is healthy, with it the run is sick",
-    ClaimKind.HEALS: "the bad end without it is healthy",
-    ClaimKind.BREAKS: "the good end with it is sick",
 }
 STATUS_WORDS = {
     ClaimStatus.OPEN: "open",
@@ -73,23 +69,23 @@ def _row(case: Case, run: Run) -> ProbePart:
 
 def _subject(case: Case, point: Point) -> str:
     is_between = point.is_prefix and 0 < point.prefix < len(case.space.changes)
-    return case.space.changes[point.prefix - 1].title if is_between else ""
+    return untitle(case.space.changes[point.prefix - 1]) if is_between else ""
 
 
-def list_claims(case: Case) -> tuple[ClaimPart, ...]:
-    """Return the claims of the newest proof."""
+def list_claims(case: Case, kind: str | None) -> tuple[ClaimPart, ...]:
+    """Return the claims of the newest proof; the kind of change chooses their words."""
     culprit = case.culprit
     results = culprit.claims if culprit is not None and len(culprit.changes) == 1 else case.plan.claims
-    return tuple(_claim(case, result) for result in results)
+    return tuple(_claim(case, result, kind) for result in results)
 
 
-def _claim(case: Case, result: ClaimResult) -> ClaimPart:
+def _claim(case: Case, result: ClaimResult, kind: str | None) -> ClaimPart:
     claim = result.claim
     attempt = case.attempt_shown()
     nums = [len(case.at(point, attempt=attempt)) if attempt else 0 for point in (claim.healthy, claim.sick)]
     return ClaimPart(
         kind=claim.kind.value,
-        text=_claim_text(case, claim),
+        text=_claim_text(case, claim, kind),
         status=STATUS_WORDS[result.status],
         how=_say_how(result),
         healthy=say_point(claim.healthy, case.space),
@@ -101,11 +97,12 @@ def _claim(case: Case, result: ClaimResult) -> ClaimPart:
     )
 
 
-def _claim_text(case: Case, claim: Claim) -> str:
+def _claim_text(case: Case, claim: Claim, kind: str | None) -> str:
+    good, bad = say_states(kind)
     if claim.kind is ClaimKind.PARENT:
-        return CLAIM_TEXTS[claim.kind]
+        return f"just before it the run is {good}, with it the run is {bad}"
     shown = claim.healthy if claim.kind is ClaimKind.HEALS else claim.sick
-    state = "healthy" if claim.kind is ClaimKind.HEALS else "sick"
+    state = good if claim.kind is ClaimKind.HEALS else bad
     return f"the {say_point(shown, case.space)} is {state}"
 
 
@@ -127,7 +124,7 @@ def make_strip(case: Case) -> tuple[StripPart, ...]:
     """Return one entry per change with its probability; () before the search."""
     named = set(case.culprit.changes) if case.culprit and case.answer.status in ("isolated", "several") else set()
     return tuple(
-        StripPart(idx + 1, f"{short_id(change)} {shorten(change.title, 60)}", probability, idx in named)
+        StripPart(idx + 1, label_change(change, width=60), probability, idx in named)
         for idx, (change, probability) in enumerate(zip(case.space.changes, case.plan.posterior, strict=False))
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.report.words import label_change, say_count
 from bisect_train.search.belief import credible_changes
 from bisect_train.search.terms import Phase, Plan
 
@@ -17,6 +18,7 @@ PHASES = {
     Phase.DONE: "done",
 }
 MAX_SHOWN = 5
+LINE_WIDTH = 200
 
 
 def render_standing(plan: Plan, space: ChangeSpace, *, num_probes: int) -> str:
@@ -26,7 +28,8 @@ def render_standing(plan: Plan, space: ChangeSpace, *, num_probes: int) -> str:
         lines.append(f"ends      {plan.ends.reason}")
     if plan.posterior:
         left = credible_changes(np.asarray(plan.posterior), mass=0.99)
-        lines.append(f"left      {len(left)} of {len(space.changes)} changes hold 99 % of the belief")
+        verb = "holds" if len(left) == 1 else "hold"
+        lines.append(f"left      {len(left)} of {say_count(len(space.changes), 'change')} {verb} 99 % of the belief")
         ranked = sorted(left, key=lambda idx: -plan.posterior[idx])[:MAX_SHOWN]
         lines += [_line_of(idx, plan.posterior[idx], space) for idx in ranked]
         if len(left) > MAX_SHOWN:
@@ -36,5 +39,4 @@ def render_standing(plan: Plan, space: ChangeSpace, *, num_probes: int) -> str:
 
 def _line_of(idx: int, probability: float, space: ChangeSpace) -> str:
     change = space.changes[idx]
-    short = change.id[:8] if len(change.id) == 40 else change.id
-    return f"          {probability:6.1%}  {short}  {change.title}"
+    return f"          {probability:6.1%}  {label_change(change, width=LINE_WIDTH)}"

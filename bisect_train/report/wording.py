@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bisect_train.core.changes import ChangeKind
 from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.report.case import Case
+from bisect_train.report.conditions import list_conditions, say_states
 from bisect_train.report.endstory import say_symptom
 from bisect_train.report.failing import say_failed_end, say_no_metric
 from bisect_train.report.parts import CulpritPart, EffectPart
@@ -18,12 +20,13 @@ from bisect_train.report.words import (
     say_share,
     say_spread,
     shorten,
+    stands_out,
+    tidy_counts,
 )
-from bisect_train.search.terms import Culprit, Phase
+from bisect_train.search.terms import Phase
 from bisect_train.verdict.end_terms import EndsStatus
-from bisect_train.verdict.proof import LEVEL, ClaimKind, ClaimStatus
+from bisect_train.verdict.proof import LEVEL, ClaimStatus
 
-MEASURED = ("t", "permutation", "value")  # a claim that failed by one of these was not shown; that is not its opposite
 PHASES = {
     Phase.ENDS: "the ends are being compared",
     Phase.BASE: "the merge base is being tested",
@@ -51,7 +54,7 @@ def word_verdict(case: Case, culprits: tuple[CulpritPart, ...], kind: str | None
     if status in ("isolated", "several") and culprits:
         return _word_culprits(case, culprits, kind)
     if status in ("candidates", "drift", "budget"):
-        return _word_candidates(case)
+        return _word_candidates(case, kind)
     if status == "no_regression":
         return Wording("No regression", _say_no_regression(case), _helps(case))
     if status == "not_reproduced":
@@ -89,7 +92,22 @@ def _word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | No
         summary = f"{len(culprits)} changes each make it worse; the largest: {summary[:-1]}; also: {others}."
     found = {"better": "Found the change", "numerics_only": "Found the change of the numbers"}
     headline = found.get(kind or "", "Found the culprit") + (": two changes together" if len(changes) > 1 else "")
-    return Wording(headline, summary, (*_say_size(case, first.effect), *_say_sureness(case, first)))
+    told = (*_say_caveat(case), *_say_authors(culprits), *_say_size(case, first.effect), *_say_sureness(case, first, kind))
+    return Wording(headline, summary, told)
+
+
+def _say_caveat(case: Case) -> tuple[str, ...]:
+    """Return what limits every statement where seeds change nothing; differences of bits alone are facts, not statistics."""
+    ends = case.ends
+    if not ends.are_seeds_inert or case.are_ends_equal or ends.criterion is Criterion.EXACT:
+        return ()
+    return ("Every seed gives the same run, so this rests on one run of each state: chance cannot be told from an effect.",)
+
+
+def _say_authors(culprits: tuple[CulpritPart, ...]) -> tuple[str, ...]:
+    """Return who made the commits that are named, and when."""
+    parts = [part for culprit in culprits for part in culprit.changes if part.kind == ChangeKind.COMMIT.value and part.detail]
+    return tuple(f"Commit {part.id[:8]} is by {part.detail}." for part in parts)
 
 
 def _say_harm(case: Case, effect: EffectPart | None, kind: str | None) -> str:
@@ -144,30 +162,35 @@ def _say_size(case: Case, effect: EffectPart | None) -> tuple[str, ...]:
     return (f"{text} It explains {100 * effect.share:.0f} % of the gap between the ends ({interval}).",)
 
 
-def _say_sureness(case: Case, culprit: CulpritPart) -> tuple[str, ...]:
-    attempt = max(1, case.proof_attempt(case.answer.culprits[0].changes))
+def _say_sureness(case: Case, culprit: CulpritPart, kind: str | None) -> tuple[str, ...]:
+    text = f"How sure: the search gave it a probability of {say_share(culprit.probability)}; then {_say_proof(case)}."
+    return (text, *_say_roles(case, culprit, kind))
+
+
+def _say_proof(case: Case) -> str:
+    fresh = "fresh runs, which the search had not seen,"
     held = [result for result in case.answer.culprits[0].claims if result.status is ClaimStatus.HELD]
     is_bitwise = bool(held) and all(result.how == "bitwise" for result in held)
     if is_bitwise:
-        proof = "fresh runs, which the search had not seen, gave bit for bit what the ends give"
-    elif held and all(result.how in ("bitwise", "metric") for result in held):
+        return f"{fresh} gave bit for bit what the ends give"
+    if held and all(result.how in ("bitwise", "metric") for result in held):
         name = case.question.metric.name
-        proof = f"fresh runs, which the search had not seen, gave the {name} of the ends to the last digit, on every seed"
-    elif case.is_symptom:
-        proof = "fresh runs, which the search had not seen, failed with it and did not fail without it, every time"
-    else:
-        level = f"{100 * LEVEL / 2**attempt:.3g} %"
-        proof = f"fresh runs, which the search had not seen, confirmed it; each claim was tested at an error of {level}"
-    text = f"How sure: the search gave it a probability of {say_share(culprit.probability)}; then {proof}."
-    return (text, *_say_roles(case, culprit))
+        return f"{fresh} gave the {name} of the ends to the last digit, on every seed"
+    if case.is_symptom:
+        return f"{fresh} failed with it and did not fail without it, every time"
+    if case.ends.are_seeds_inert:
+        return f"{fresh} showed it, one of each state; every seed gives the same run, so there is no error level to give"
+    attempt = max(1, case.proof_attempt(case.answer.culprits[0].changes))
+    return f"{fresh} confirmed it; each claim was tested at an error of {100 * LEVEL / 2**attempt:.3g} %"
 
 
-def _say_roles(case: Case, culprit: CulpritPart) -> tuple[str, ...]:
+def _say_roles(case: Case, culprit: CulpritPart, kind: str | None) -> tuple[str, ...]:
+    good, bad = say_states(kind)
     if culprit.necessary and culprit.sufficient:
         if len(culprit.changes) == 1:
-            return ("Without it the bad end is healthy; with it alone the good end is sick.",)
-        return ("Without the first the bad end is healthy; with both the good end is sick; the second alone is not enough.",)
-    said = ["Without it the bad end is healthy."] if culprit.necessary else []
+            return (f"Without it the bad end is {good}; with it alone the good end is {bad}.",)
+        return (f"Without the first the bad end is {good}; with both the good end is {bad}; the second alone is not enough.",)
+    said = [f"Without it the bad end is {good}."] if culprit.necessary else []
     said += [f"Note: {condition}." for condition in culprit.conditions]
     if None in (culprit.necessary, culprit.sufficient):
         said.append(_say_sides(case))
@@ -187,36 +210,16 @@ def _say_sides(case: Case) -> str:
 # ---- not found -----------------------------------------------------------------------------------------------------
 
 
-def _word_candidates(case: Case) -> Wording:
+def _word_candidates(case: Case, kind: str | None) -> Wording:
     headlines = {"budget": "Budget spent", "drift": "No single change stands out"}
     headline = headlines.get(case.answer.status, "Not narrowed to one change")
-    explanation = []
+    explanation = [*_say_caveat(case)] if case.ends.status is EndsStatus.SEPARATED else []
     for culprit in case.answer.culprits:
         name = name_changes([case.space.changes[idx] for idx in culprit.changes])
-        explanation.append(f"Nearest to an answer is {name}, but {'; '.join(list_conditions(culprit))}.")
+        explanation.append(f"Nearest to an answer is {name}, but {'; '.join(list_conditions(case, culprit, kind))}.")
     if case.ends.status is EndsStatus.SEPARATED:
         explanation.append("The ends do differ: a regression is there. No change is proved, so none is blamed.")
     return Wording(headline, f"{headline}: {_say_left(case)}", tuple(explanation))
-
-
-def list_conditions(culprit: Culprit) -> tuple[str, ...]:
-    """Return what restricts a culprit, in words: a partner, another change, a claim that could not be run."""
-    if len(culprit.changes) > 1:
-        return ("the changes act together; the last one alone leaves the good end healthy",)
-    reasons = {result.claim.kind: result.reason for result in culprit.claims}
-    is_measured = any(result.claim.kind is ClaimKind.HEALS and result.how in MEASURED for result in culprit.claims)
-    said = []
-    if culprit.is_necessary is False and is_measured:
-        said.append(f"that the bad end heals without it could not be shown ({reasons[ClaimKind.HEALS]})")
-    elif culprit.is_necessary is False:
-        said.append("without it the bad end is still bad, so at least one other change makes it worse too")
-    if culprit.is_necessary is None:
-        said.append(f"it could not be left out of the bad end ({reasons.get(ClaimKind.HEALS) or 'not run'})")
-    if culprit.is_sufficient is False:
-        said.append("alone on the good end it leaves the run healthy, so it needs something else from the range")
-    if culprit.is_sufficient is None:
-        said.append(f"it could not be put on the good end alone ({reasons.get(ClaimKind.BREAKS) or 'not run'})")
-    return tuple(said)
 
 
 def _say_left(case: Case) -> str:
@@ -226,9 +229,10 @@ def _say_left(case: Case) -> str:
         is_open = case.ends.status is EndsStatus.OPEN
         return f"{reason}The ends were not told apart yet." if is_open else reason.rstrip()
     idx, probability = answer.candidates[0]
-    best = f"most probable is {name_change(case.space.changes[idx])} with {say_share(probability)}"
+    name = f"{name_change(case.space.changes[idx])} with {say_share(probability)}"
     if len(answer.candidates) == 1:
-        return f"{reason}Of {total} changes, the {best}."
+        return f"{reason}Of {say_count(total, 'change')}, the most probable is {name}."
+    best = f"most probable is {name}" if stands_out([share for _, share in answer.candidates]) else "none stands out"
     return f"{reason}{len(answer.candidates)} of {total} changes could be the one; {best}."
 
 
@@ -258,12 +262,22 @@ def _say_not_reproduced(case: Case) -> str:
     ends, metric = case.ends, case.question.metric.name
     steps = _say_extent(case)
     if ends.status is EndsStatus.FLAKY:
-        return f"the bad end is not bad every time, {steps}: {case.answer.reason}."
+        return f"the bad end is not bad every time, {steps}: {tidy_counts(case.answer.reason)}."
+    if ends.are_seeds_inert:
+        return f"{steps} {case.answer.reason}."
     if ends.good is None or ends.bad is None:
-        return f"{case.answer.reason}, {steps}."
+        return f"{tidy_counts(case.answer.reason)}, {steps}."
     could = f"; the bad end could still be worse by up to {say_number(ends.bound, unit=case.unit)} (95 % bound)"
     bound = could if ends.bound is not None else ""
+    if ends.gap > 0 and ends.gap >= ends.min_effect:
+        few = f"but {ends.good.num} + {ends.bad.num} seeds are too few to be sure; more seeds (`--seeds {_more_seeds(case)}`)"
+        looks = f"the bad end looks worse by {say_number(ends.gap, unit=case.unit)}, {few} would tell"
+        return f"{looks}. Measured {steps}: {metric} {_say_both(case)}{bound}."
     return f"the ends do not separate, {steps}: {metric} {_say_both(case)}{bound}."
+
+
+def _more_seeds(case: Case) -> int:
+    return 2 * case.question.limits.max_seeds
 
 
 def _say_both(case: Case) -> str:
@@ -287,8 +301,11 @@ def _helps(case: Case) -> tuple[str, ...]:
         return ()
     if case.ends.status is EndsStatus.FLAKY:
         return ("What would help: a probe that fails every time (more steps, more ranks), or `--judge CMD`.",)
-    steps = "" if rung.steps is None else f"more steps (`--steps {4 * rung.steps}` or `--steps end`), "
-    return (
-        f"What would show more: {steps}more seeds (`--seeds {2 * case.question.limits.max_seeds}`), or another metric "
-        f"(`--metric grad_norm`, or one of your log).",
-    )
+    helps = [] if rung.steps is None else [f"more steps (`--steps {4 * rung.steps}` or `--steps end`)"]
+    helps += [] if case.ends.are_seeds_inert else [f"more seeds (`--seeds {_more_seeds(case)}`)"]
+    has_steps = any(run.fingerprint.num_steps for run in case.runs) and case.question.metric.name != "grad_norm"
+    helps.append("another metric (`--metric grad_norm`, or one of your log)" if has_steps else "another metric of your log")
+    # an unclear answer gives the caveat as its reason already
+    caveat = () if case.ends.status is EndsStatus.UNCLEAR else _say_caveat(case)
+    text = f"{', '.join(helps[:-1])}, or {helps[-1]}" if len(helps) > 1 else helps[0]
+    return (*caveat, f"What would show more: {text}.")

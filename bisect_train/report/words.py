@@ -38,6 +38,7 @@ STAGE_WORDS = {
     Stage.LEARNING_RATE: "the learning rate (schedule)",
     Stage.UPDATED_PARAMETERS: "the optimizer's update of the parameters",
     Stage.ENDING: "how the program ended",
+    Stage.METRIC: "a metric of the log",
     Stage.TIME_AND_MEMORY: "time or memory (all numbers of the training are equal)",
 }
 SIGNAL_WORDS = {
@@ -98,8 +99,21 @@ def name_change(change: Change, *, width: int = 60) -> str:
         return f'{kind} {short_id(change)} "{shorten(change.title, width)}"'
     if not change.title or change.title == change.id:
         return f"{kind} {change.id}"
-    title = change.title.removeprefix(f"{change.id}:").strip()
-    return f"{kind} {change.id} ({shorten(title, width)})"
+    return f"{kind} {change.id} ({shorten(untitle(change), width)})"
+
+
+def label_change(change: Change, *, width: int) -> str:
+    """Return the short id and the title; the title alone where it begins with the id, the id alone if `width` is 0."""
+    if not width:
+        return short_id(change)
+    starts_with_id = change.title.startswith(change.id)
+    title = shorten(change.title, width)
+    return title if starts_with_id else f"{short_id(change)} {title}".rstrip()
+
+
+def untitle(change: Change) -> str:
+    """Return the title of a change without the id that it may begin with."""
+    return change.title.removeprefix(f"{change.id}:").strip()
 
 
 def name_changes(changes: Sequence[Change], *, width: int = 60) -> str:
@@ -137,8 +151,7 @@ def _say_prefix(prefix: int, space: Changes, *, width: int) -> str:
     if prefix == len(changes):
         return "bad end"
     last = changes[prefix - 1]
-    text = f"version {prefix} of {len(changes)}: {short_id(last)}"
-    return f"{text} {shorten(last.title, width)}" if width else text
+    return f"version {prefix} of {len(changes)}: {label_change(last, width=width)}"
 
 
 def say_number(value: float | None, *, unit: str = "", signed: bool = False) -> str:
@@ -162,6 +175,17 @@ def say_spread(mean: float | None, sd: float | None, num: int, *, unit: str = ""
 def say_count(num: int, noun: str) -> str:
     """Return `1 run`, `2 runs`."""
     return f"{num} {noun}" if num == 1 else f"{num} {noun}s"
+
+
+def stands_out(shares: Sequence[float]) -> bool:
+    """Return whether the largest of some probabilities is at least twice the next one."""
+    ranked = sorted(shares, reverse=True)
+    return len(ranked) == 1 or (len(ranked) > 1 and ranked[0] >= 2.0 * ranked[1])
+
+
+def tidy_counts(reason: str) -> str:
+    """Return a reason without counts that read oddly: one run is alike to nothing, and it is `1 run`."""
+    return reason.replace(", 1 of them alike", "").replace(" 1 of 1 runs", " 1 of 1 run")
 
 
 def say_share(share: float) -> str:
@@ -194,8 +218,18 @@ def say_metric(metric: Metric) -> str:
     return f"{metric.name} ({REDUCE_WORDS.get(metric.reduce, metric.reduce)} of a run, {metric.better} is better)"
 
 
-def say_divergence(divergence: Divergence | None, *, left: str, right: str) -> str:
-    """Return the first difference of two runs in a sentence or two."""
+def say_divergence(
+    divergence: Divergence | None, *, left: str, right: str, unequal: Sequence[tuple[str, int, int]] = ()
+) -> str:
+    """Return the first difference of two runs in a sentence or two.
+
+    Args:
+        divergence: the first difference, or None.
+        left, right: names of the runs.
+        unequal: metrics that one run shows more often, as `unequal_counts` gives them.
+    """
+    if divergence is None and unequal:
+        return f"{left} and {right} are equal in everything that both recorded, but {_say_unequal(unequal, left, right)}."
     if divergence is None:
         return f"{left} and {right} are equal in everything that was recorded."
     where = "" if divergence.step is None else f" at step {divergence.step}"
@@ -205,7 +239,14 @@ def say_divergence(divergence: Divergence | None, *, left: str, right: str) -> s
     text = f"On the same seed, {left} and {right} first differ{where}{rank} in {STAGE_WORDS[divergence.stage]} - {values}."
     if divergence.stage is Stage.FORWARD and divergence.step == 0:
         text += " As far as recorded the batch is the same: look at the model, the loss, or how parameters start."
+    if divergence.stage is Stage.TIME_AND_MEMORY and unequal:
+        text += f" Not compared: {_say_unequal(unequal, left, right)}."
     return text
+
+
+def _say_unequal(unequal: Sequence[tuple[str, int, int]], left: str, right: str) -> str:
+    parts = [f"{say_count(one, 'value')} of {name} in {left}, {other or 'none'} in {right}" for name, one, other in unequal]
+    return "the logs do not show the same: " + "; ".join(parts)
 
 
 def _plain_value(text: str) -> str:

@@ -4,11 +4,13 @@ Steps are compared in order; within a step the signals in causal order, so that 
 that was recorded:
 
     environment -> data -> initial parameters -> forward loss -> gradient -> clipping -> learning rate -> updated parameters
-    -> ending -> time and memory
+    -> ending -> metrics of the log -> time and memory
 
 Values are compared bitwise (NaN equals NaN). A signal that one of the runs did not record is not compared: a missing hash is no
 difference. Parameters are hashed after the optimizer's step, so what differs in the parameters before step 0 shows as a number
 of parameters, as their type, or as the forward loss of step 0.
+What the program prints comes late: a printed speed differs in every run and must not hide what is nearer to a cause. A metric
+that only one of the runs printed is no difference, but they are not equal either: `unequal_counts` names it.
 Only time and memory are compared by size: they never repeat bitwise, and count only when everything else is equal.
 """
 
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from bisect_train.core.fingerprint import Fingerprint, RankRecord, StepRecord
+from bisect_train.core.fingerprint import Fingerprint, MetricSeries, RankRecord, StepRecord
 
 SLOWER_FACTOR = 1.5  # chosen, not measured: well above what a shared machine does to the median of equal steps
 MEMORY_FACTOR = 1.2  # chosen, not measured
@@ -40,6 +42,7 @@ class Stage(str, Enum):
     LEARNING_RATE = "learning_rate"
     UPDATED_PARAMETERS = "updated_parameters"
     ENDING = "ending"
+    METRIC = "metric"
     TIME_AND_MEMORY = "time_and_memory"
 
 
@@ -50,7 +53,7 @@ class Divergence:
     Attributes:
         stage: of training.
         signal: name of the recorded value.
-        step: 0-based optimizer step, None where no step is meant.
+        step: 0-based optimizer step, for a metric of the log the step as printed; None where no step is meant.
         rank: rank that showed it.
         left, right: the two values, as text in full precision.
     """
@@ -105,11 +108,19 @@ def first_divergence(left: Fingerprint, right: Fingerprint) -> Divergence | None
     """Return the first difference of two runs of the same seed, or None if everything recorded by both is equal.
 
     Args:
-        left, right: fingerprints; without a recorder only facts and endings are compared.
+        left, right: fingerprints; without a recorder only facts, endings and metrics of the log are compared.
     """
     for divergence in _differences(left, right):
         return divergence
     return None
+
+
+def unequal_counts(left: Fingerprint, right: Fingerprint) -> tuple[tuple[str, int, int], ...]:
+    """Return (name, values of the left run, of the right run) of each metric of the log that one run shows more often."""
+    nums = [{series.name: len(series.values) for series in run.metrics} for run in (left, right)]
+    names = sorted(nums[0].keys() | nums[1].keys())
+    counts = ((name, nums[0].get(name, 0), nums[1].get(name, 0)) for name in names)
+    return tuple((name, one, other) for name, one, other in counts if one != other)
 
 
 def step_rows(left: Fingerprint, right: Fingerprint) -> tuple[StepRow, ...]:
@@ -144,6 +155,7 @@ def _differences(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
         yield from _first_batches(a, b)
     yield from _steps(pairs)
     yield from _endings(left, right)
+    yield from _metrics(left, right)
     yield from _costs(pairs)
 
 
@@ -203,6 +215,27 @@ def _endings(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
     elif left.ranks and right.ranks and left.num_steps != right.num_steps:
         step = min(left.num_steps, right.num_steps)
         yield Divergence(Stage.ENDING, "num_steps", step, 0, str(left.num_steps), str(right.num_steps))
+
+
+def _metrics(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
+    """Compare what both logs show of the same metric, value by value."""
+    of_right = {series.name: series for series in right.metrics}
+    for one in left.metrics:
+        other = of_right.get(one.name)
+        if other is None:
+            continue
+        for idx, (a, b) in enumerate(zip(one.values, other.values, strict=False)):
+            if repr(a) != repr(b):
+                step = _step_of(one, other, idx)
+                signal = one.name if step is not None else f"{one.name} (value {idx + 1})"
+                yield Divergence(Stage.METRIC, signal, step, 0, repr(a), repr(b))
+                break
+
+
+def _step_of(left: MetricSeries, right: MetricSeries, idx: int) -> int | None:
+    """Return the step that both logs print beside a value, None where they print none or not the same."""
+    steps = [series.steps[idx] if len(series.steps) == len(series.values) else None for series in (left, right)]
+    return steps[0] if steps[0] == steps[1] else None
 
 
 def _costs(pairs: list[tuple[RankRecord, RankRecord]]) -> Iterator[Divergence]:

@@ -48,6 +48,7 @@ class FakeSpace:
     command: tuple[str, ...] = ("python", "train.py", "--config={config}")
     good_is_base: bool = True
     skipped: frozenset[int] = frozenset()
+    unlikely: frozenset[int] = frozenset()
     unbuildable: dict[Point, str] = field(default_factory=dict)
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +89,16 @@ def test_empty_tree_gives_a_recipe_that_says_what_to_correct(tmp_path: Path) -> 
     assert findings == Findings()
     assert "correct this line" in recipe_template(findings)
     assert load_template(tmp_path, findings).command == ("python", "train.py")
+
+
+def test_template_says_which_steps_are_taken_and_its_pattern_reads_numbers() -> None:
+    text = recipe_template(Findings())
+    assert "the first entry is used" in text and "smallest number" not in text
+    example = next(line for line in text.splitlines() if "pattern:" in line).removeprefix("#")
+    pattern = yaml.safe_load(f"metrics:\n{example}")["metrics"]["val_loss"]["pattern"]
+    for printed in ("1.5e-3", "nan", "inf", "-2.25"):
+        found = re.search(pattern, f"val loss {printed}")
+        assert found is not None and found["value"] == printed
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=12)

@@ -176,7 +176,8 @@ def test_recorder_in_forks_is_silent_and_finds_exceptions_behind_a_replaced_hook
     assert len(events(tmp_path, "exit")) == 1
 
 
-SLEEPS = "import os, sys, time\nprint(os.getpid(), flush=True)\ndef waits_here(): time.sleep(50)\nwaits_here()\n"
+# It speaks from inside the function: a signal may come right after.
+SLEEPS = "import os, sys, time\ndef waits_here(): print(os.getpid(), flush=True); time.sleep(50)\nwaits_here()\n"
 
 
 def test_recorder_dumps_stacks_on_sigusr1(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from typing import cast
 
@@ -14,12 +15,13 @@ from bisect_train.coordinator.events import CoordinatorEvent, PlanMade, ProbeDon
 from bisect_train.coordinator.observing import observe, request_of_spec, rules_for
 from bisect_train.core.changes import Point
 from bisect_train.core.executor import ProbeProgress
+from bisect_train.core.question import Metric
 from bisect_train.report import LiveView
 from bisect_train.report.live_state import LiveState, draw_state, draw_strip
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, Request
 from bisect_train.verdict.outcome import Observation
-from tests.support.report_cases import FakeSpace, Solved, make_commits, play, step_change
+from tests.support.report_cases import FakeSpace, Solved, config_space, make_commits, make_question, play, step_change
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,12 @@ def test_live_says_lost_probes_but_not_obsolete_ones(solved: Solved) -> None:
     assert "lost: the node died" in text and "obsolete" not in text and "cannot be built: a conflict" in text
 
 
+def test_live_says_why_a_run_shows_no_value() -> None:
+    question = make_question(metric=Metric("val_loss"))
+    text = watch(play(step_change(2), FakeSpace(make_commits(4)), question))
+    assert "  good end  seed 0  no value of val_loss  40 steps" in text
+
+
 def test_live_never_raises(solved: Solved) -> None:
     console = Console(file=StringIO(), width=100)
     with LiveView(console, cast(ChangeSpace, solved.space), solved.question) as view:
@@ -130,6 +138,26 @@ def test_live_strip_scales_to_width(num: int, width: int) -> None:
     posterior[num // 2] = 1.0
     strip = draw_strip(posterior, width=width)
     assert len(strip) == min(num, width) and strip.count("█") == 1
+
+
+@pytest.mark.parametrize(("posterior", "said"), [((0.5, 0.3, 0.2), "none stands out"), ((0.6, 0.3, 0.1), "commit ")])
+def test_live_picture_names_a_most_probable_change_only_if_one_stands_out(
+    solved: Solved, posterior: tuple[float, ...], said: str
+) -> None:
+    changes = tuple(solved.space.changes[:3])
+    state = LiveState(changes, plan=replace(solved.plan, posterior=posterior))
+    console = Console(file=StringIO(), width=120, color_system=None)
+    console.print(draw_state(state, elapsed_s=1.0, width=120))
+    file = console.file
+    assert isinstance(file, StringIO)
+    assert f"most probable: {said}" in file.getvalue()
+
+
+def test_live_picture_names_config_keys_once() -> None:
+    configs, question = config_space()
+    state = LiveState(configs.changes)
+    assert state.say_range() == "optim.key0: 0 -> 1 .. optim.key2: 2 -> 3"
+    assert "optim.key0 optim.key0" not in watch(play(step_change(1), configs, question))
 
 
 def test_live_strip_shows_small_beliefs_and_hides_none() -> None:

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from bisect_train.core.changes import Point
-from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.fingerprint import Fingerprint, MetricSeries
 from bisect_train.core.probe import ProbeResult
 from bisect_train.report import ReportData, render_compare, render_html, render_text, report_to_json
 from bisect_train.report.text import fold_command
@@ -243,6 +243,12 @@ def test_html_shows_curves_belief_proof_and_commands(isolated: ReportData) -> No
     assert len(text) < 5_000_000
 
 
+def test_html_and_text_show_author_and_date_of_the_culprit(isolated: ReportData) -> None:
+    line = f"Commit {isolated.culprits[0].changes[0].id[:8]} is by Ada, 2024-05-01."
+    assert line in Page(render_html(isolated)).text
+    assert line in printed(render_text(isolated))
+
+
 def test_html_without_pictures_needs_no_script(failed: ReportData) -> None:
     text = render_html(failed)
     assert "<script" not in text and len(text) < 40_000
@@ -315,6 +321,17 @@ def test_compare_equal_runs_says_equal() -> None:
     run = make_fingerprint(3.0)
     text = printed(render_compare(run, run), width=120)
     assert "A and B are equal in everything that was recorded." in text
+
+
+def test_compare_of_other_logs_does_not_say_equal() -> None:
+    run = make_fingerprint(3.0)
+    left, right = (replace(run, metrics=(MetricSeries("val_loss", (3.0, value), (0, 20)),)) for value in (2.0, 2.5))
+    text = " ".join(printed(render_compare(left, right), width=120).split())
+    assert "A and B first differ at step 20 in a metric of the log - val_loss: 2.0 against 2.5." in text
+    text = " ".join(printed(render_compare(left, run), width=200).split())
+    assert "equal in everything that was recorded" not in text
+    assert "equal in everything that both recorded, but the logs do not show the same" in text
+    assert "2 values of val_loss in A, none in B." in text
 
 
 @pytest.mark.parametrize("make", [lambda: make_failure("boom").fingerprint])

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bisect_train.core.fingerprint import Ending, EndingKind, Event, Fingerprint, RankRecord, StepRecord
-from bisect_train.verdict.divergence import Stage, first_divergence, step_rows
+from bisect_train.core.fingerprint import Ending, EndingKind, Event, Fingerprint, MetricSeries, RankRecord, StepRecord
+from bisect_train.verdict.divergence import Stage, first_divergence, step_rows, unequal_counts
 
 BASE = StepRecord(
     step=0,
@@ -113,6 +113,40 @@ def test_divergence_time_counts_only_when_everything_else_is_equal() -> None:
     assert found is not None and (found.stage, found.signal) == (Stage.TIME_AND_MEMORY, "step_s")
     noisy = [replace(step, step_s=0.12, rss_mib=104.0) for step in steps]
     assert first_divergence(run(*steps), run(*noisy)) is None
+
+
+def logged(values: tuple[float, ...], steps: tuple[int, ...] = (), *, name: str = "val_loss") -> Fingerprint:
+    return replace(run(), metrics=(MetricSeries(name, values, steps),))
+
+
+def test_divergence_metric_of_the_log_is_compared_value_by_value() -> None:
+    found = first_divergence(logged((3.0, 2.0), (0, 20)), logged((3.0, 2.5), (0, 20)))
+    assert found is not None and (found.stage, found.signal, found.step) == (Stage.METRIC, "val_loss", 20)
+    assert (found.left, found.right) == ("2.0", "2.5")
+    unnumbered = first_divergence(logged((3.0, 2.0)), logged((3.0, 2.5)))
+    assert unnumbered is not None and (unnumbered.signal, unnumbered.step) == ("val_loss (value 2)", None)
+    other_steps = first_divergence(logged((3.0,), (10,)), logged((2.0,), (20,)))
+    assert other_steps is not None and other_steps.step is None
+    nan = float("nan")
+    assert first_divergence(logged((nan, 1.0)), logged((nan, 1.0))) is None
+
+
+def test_divergence_metric_of_the_log_comes_after_the_ending_and_before_time() -> None:
+    crashed = replace(logged((2.0,)), ending=Ending(EndingKind.CRASHED))
+    found = first_divergence(logged((1.0,)), crashed)
+    assert found is not None and found.stage is Stage.ENDING
+    steps = tuple(replace(BASE, step=idx) for idx in range(6))
+    slow = tuple(replace(step, step_s=0.4) for step in steps)
+    sides = [replace(run(*part), metrics=(MetricSeries("val_loss", (level,)),)) for part, level in ((steps, 1.0), (slow, 2.0))]
+    found = first_divergence(sides[0], sides[1])
+    assert found is not None and found.stage is Stage.METRIC
+
+
+def test_unequal_counts_name_series_that_one_side_lacks_or_has_less_of() -> None:
+    assert unequal_counts(logged((1.0, 2.0)), run()) == (("val_loss", 2, 0),)
+    assert unequal_counts(logged((1.0,)), logged((1.0, 2.0))) == (("val_loss", 1, 2),)
+    assert unequal_counts(logged((1.0,)), logged((2.0,))) == ()
+    assert first_divergence(logged((1.0,)), run()) is None
 
 
 def test_step_rows_cover_both_runs_and_compare_hashes() -> None:

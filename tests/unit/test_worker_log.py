@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 from bisect_train.core.probe import MetricPattern
 from bisect_train_workers.bounded_log import BoundedLog
+from bisect_train_workers.number_group import find_group
 from bisect_train_workers.program_log import find_child_status, find_failure, find_metrics, parse_number, read_log
 
 CHECKOUT = Path("/co")
@@ -39,6 +41,45 @@ def test_metrics_take_the_first_group_or_the_whole_match() -> None:
         [MetricPattern("a", r"val ([\d.]+) ([\d.]+)"), MetricPattern("b", r"2\.\d"), MetricPattern("c", "x(y)")],
     )
     assert (first.values, whole.values, none.values) == ((1.5,), (2.5,), ())
+
+
+@pytest.mark.parametrize("shown", ["nan", "NaN", "-nan", "inf", "-inf", "+Infinity", "INF"])
+def test_metrics_of_a_pattern_of_digits_take_nan_and_inf(shown: str) -> None:
+    text = f"val_loss 2.5\nval_loss {shown}, step 2\nval_loss info 3\nval_loss nanoseconds\n"
+    (series,) = find_metrics(text, [MetricPattern("loss", "val_loss ([0-9.]+)")])
+    assert [str(value) for value in series.values] == ["2.5", str(float(shown))]
+
+
+def test_metrics_keep_the_steps_of_lines_with_nan() -> None:
+    text = "3: train 1.0 val 2.0\n4: train 1.5 val NaN\n"
+    pattern = MetricPattern("val", r"^(?P<step>\d+): train [\d.]+ val (?P<value>\d+(\.\d+)?)$")
+    (series,) = find_metrics(text, [pattern])
+    assert series.steps == (3, 4) and math.isnan(series.values[1])
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"loss [0-9.]+", r"(?:loss) \d", "loss(?x: # )\n )(\\d)", r"loss (?P<value>(?P<whole>\d)(?P=whole))(?P=whole)"]
+)
+def test_metrics_of_a_pattern_that_cannot_be_rewritten_pass_nan_over(pattern: str) -> None:
+    (series,) = find_metrics("loss nan inf\n", [MetricPattern("loss", pattern)])
+    assert series.values == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "number", "content"),
+    [
+        (r"loss ([0-9.]+)", 1, "[0-9.]+"),
+        (r"\((?:a|(?=b)|(?!c)|(?<=d))[()\]](x(y))", 1, "x(y)"),
+        (r"[]()](?P<step>\d+)[^]()](?P<value>[\d)]+\))(?P=step)", 2, r"[\d)]+\)"),
+        (r"(a)(?#b (c)(?i:d)?(?(1)e|f)(g)", 2, "g"),
+        ("(a) # (not\n (b)", 2, "b"),
+        (r"\\(a)", 1, "a"),
+    ],
+)
+def test_find_group_tells_which_parentheses_capture(pattern: str, number: int, content: str) -> None:
+    assert re.compile(pattern, re.VERBOSE if "# (" in pattern else 0)
+    begin, end = find_group(pattern, number, is_verbose="# (" in pattern)
+    assert pattern[begin:end] == content
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,13 @@ def test_facts_come_from_the_start_line_and_torch(tmp_path: Path) -> None:
         "threads": "1",
     }
     assert describe_processes([], {}) == {}
+
+
+def test_written_outside_is_what_the_last_event_says(tmp_path: Path) -> None:
+    early, late = (
+        {"type": "event", "name": "outside_files", "step": 0, "data": {"written": paths, "read": ["/d"]}}
+        for paths in (["/a"], ["/b", "/c"])
+    )
+    write(tmp_path, "rank0-pid1.jsonl", start(), early, late)
+    write(tmp_path, "rank1-pid2.jsonl", start(rank=1))
+    assert [process.written_outside for process in RecordReader(tmp_path).read()] == [["/b", "/c"], []]
