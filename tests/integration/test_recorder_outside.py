@@ -44,3 +44,27 @@ def test_recorder_lists_outside_files_at_the_first_step_and_at_the_end(
     saved = [str(home / "model.pt")] * is_saved_seen
     assert found[0] == {"written": [str(home / "tokens.bin")], "read": []}
     assert found[-1] == {"written": [*saved, str(home / "tokens.bin")], "read": saved}
+
+
+COMPILED = """
+import torch, torch._dynamo.utils as utils
+names = []
+def step(x):
+    torch._dynamo.graph_break()
+    for name in names:
+        with open(name, "w") as file: file.write("x")
+    return x * 2
+torch._dynamo.config.error_on_recompile = True
+names.extend(f"{idx}.txt" for idx in range(20))
+torch.compile(step, backend="eager")(torch.ones(2))
+print(utils.counters["frames"]["total"])
+"""
+
+
+def test_recorder_compiles_nothing_anew_where_a_compiled_function_opens_files(tmp_path: Path) -> None:
+    pytest.importorskip("torch._dynamo.utils", reason="torch.compile came with torch 2.0")
+    plain = run_program(tmp_path, COMPILED, is_recorded=False)
+    recorded = run_program(tmp_path, COMPILED)
+    assert plain.status == recorded.status == 0, recorded.stderr
+    assert int(recorded.stdout) - int(plain.stdout) <= 1, "the compiler looks at the audit hook once"
+    assert recorded.events("recorder_error") == []

@@ -191,6 +191,10 @@ def _find_warnings(probe: PreparedProbe, evidence: Evidence) -> list[str]:
     world_size = max((process.world_size for process in evidence.ranks.values()), default=0)
     if world_size and world_size != probe.job.spec.rung.ranks:
         found.append(f"the program ran with {world_size} ranks, not the {probe.job.spec.rung.ranks} that were asked for")
+    written = sorted({path for process in evidence.processes for path in process.written_outside})
+    if written:
+        more = f" (+{len(written) - 1} more)" if len(written) > 1 else ""
+        found.append(f"wrote outside its checkout: {written[0]}{more}")
     for process in evidence.processes:
         found += [f"recorder: {line.get('data', {}).get('error')}" for line in process.events_named("recorder_error")]
     return list(dict.fromkeys(found))

@@ -10,6 +10,7 @@ from pathlib import Path
 from bisect_train.core.fingerprint import MetricSeries
 from bisect_train.core.probe import MetricPattern
 from bisect_train_workers.injection import failure_signature, normalize_message
+from bisect_train_workers.number_group import compile_non_finite
 
 TAIL_CHARS = 16_000
 
@@ -53,7 +54,11 @@ def split_lines(text: str) -> list[str]:
 
 
 def find_metrics(text: str, patterns: Sequence[MetricPattern]) -> tuple[MetricSeries, ...]:
-    """Return one series per pattern, in the order of the patterns; empty where nothing matched."""
+    """Return one series per pattern, in the order of the patterns; empty where nothing matched.
+
+    A line that shows `nan` or `inf` where a pattern asks for digits counts as well: the last finite value must not stand
+    for a run that has diverged.
+    """
     lines = split_lines(text) if patterns else []
     return tuple(_find_metric(lines, pattern) for pattern in patterns)
 
@@ -61,15 +66,16 @@ def find_metrics(text: str, patterns: Sequence[MetricPattern]) -> tuple[MetricSe
 def _find_metric(lines: Sequence[str], pattern: MetricPattern) -> MetricSeries:
     regex = re.compile(pattern.pattern)
     group: str | int = "value" if "value" in regex.groupindex else min(regex.groups, 1)
+    non_finite = compile_non_finite(regex)
     values: list[float] = []
     steps: list[int] = []
     for line in lines:
-        match = regex.search(line)
+        match = regex.search(line) or (non_finite.search(line) if non_finite else None)
         value = parse_number(match[group]) if match else None
         if match is None or value is None:
             continue
         values.append(value)
-        if "step" in regex.groupindex:
+        if "step" in match.re.groupindex:
             step = parse_number(match["step"])
             steps.append(int(step) if step is not None and abs(step) < 2**62 else len(values) - 1)
     return MetricSeries(pattern.name, tuple(values), tuple(steps))

@@ -49,6 +49,12 @@ class ProcessRecord:
         """When its last step was written, seconds since the epoch; 0 without one."""
         return max((float(line.get("t", 0.0)) for line in self.steps.values()), default=0.0)
 
+    @property
+    def written_outside(self) -> list[str]:
+        """Absolute paths outside the checkout that it wrote, as its last event about them says."""
+        lines = self.events_named("outside_files")
+        return [str(path) for path in lines[-1].get("data", {}).get("written", ())] if lines else []
+
     def has_event(self, name: str) -> bool:
         """Return whether an event of this name was recorded."""
         return any(line.get("name") == name for line in self.events)

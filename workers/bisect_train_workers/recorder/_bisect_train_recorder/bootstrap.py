@@ -42,20 +42,22 @@ def _install_process_parts(session: Session) -> None:
 
 def _install_exit_parts(session: Session) -> None:
     """Exceptions, exit code and the last lines of the file."""
-    from . import failures, import_audit
+    from . import failures, import_audit, outside_files
 
     watch = failures.FailureWatch(session)
     session.guarded(watch.install)()
-    audit = session.guarded(import_audit.record_imports)
-    atexit.register(_finish, session, watch, audit)
+    session.guarded(outside_files.install)(session)
+    audits = [session.guarded(import_audit.record_imports), session.guarded(outside_files.record_outside_files)]
+    atexit.register(_finish, session, watch, audits)
 
 
-def _finish(session: Session, watch: Any, audit: Any) -> None:
+def _finish(session: Session, watch: Any, audits: Any) -> None:
     """Write what is known only at the end; registered first, so it runs after the program's own."""
     if session.finish_steps is not None:
         session.guarded(session.finish_steps)()
     session.guarded(watch.record_unseen_exception)()
-    audit(session)
+    for audit in audits:
+        audit(session)
     session.guarded(session.event)("exit", exit="atexit", code=watch.exit_code())
 
 

@@ -6,6 +6,8 @@ import functools
 import os
 from typing import Any, Callable
 
+from .outside_files import note_saved
+
 MAX_EVENTS = 200
 
 
@@ -64,6 +66,8 @@ class CheckpointWatch:
 
     def _record_event(self, event: str, **data: Any) -> None:
         """Write an event unless there are too many already."""
+        if event == "checkpoint_saved":
+            note_saved(data["path"])
         self._num_events += 1
         if self._num_events <= MAX_EVENTS:
             self._session.event(event, **data)

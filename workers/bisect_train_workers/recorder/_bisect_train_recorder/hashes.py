@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
+import struct
 import sys
-from typing import Any, List, Mapping
+from typing import Any, Dict, List, Mapping
 
 from .readout import Number, local_part
 from .tensor_sums import int_sum
@@ -14,6 +14,7 @@ from .tensor_sums import int_sum
 MAX_FULL_BYTES = 1 << 18  # 0.25 MiB hash in about 0.3 ms
 NUM_SAMPLES = 1 << 12
 MAX_DEPTH = 6
+MAX_KINDS = 1024
 
 
 def _update_with_memory(digest: Any, tensor: Any) -> None:
@@ -23,10 +24,30 @@ def _update_with_memory(digest: Any, tensor: Any) -> None:
         digest.update((ctypes.c_char * num_bytes).from_address(tensor.data_ptr()))
 
 
-@functools.lru_cache(maxsize=1024)
-def _kind_text(shape: Any, dtype: Any) -> bytes:
-    """Return shape and dtype as bytes; batches repeat few of them."""
-    return f"{tuple(shape)}{dtype}".encode()
+class _Kind:
+    """What tensors of one shape and dtype have in common; batches repeat few of them."""
+
+    __slots__ = ("buffer", "text")
+
+    def __init__(self, tensor: Any) -> None:
+        """Take the name from a tensor, and the ctypes buffer if it is small enough to hash in full."""
+        self.text = f"{tuple(tensor.shape)}{tensor.dtype}".encode()
+        num_bytes = tensor.numel() * tensor.element_size()
+        self.buffer: Any = ctypes.c_char * num_bytes if 0 < num_bytes <= MAX_FULL_BYTES else None
+
+
+_kinds: Dict[Any, _Kind] = {}
+
+
+def _kind_of(tensor: Any) -> _Kind:
+    """Return the kept kind of a tensor; all are dropped before they become many."""
+    key = (tensor.shape, tensor.dtype)
+    kind = _kinds.get(key)
+    if kind is None:
+        if len(_kinds) >= MAX_KINDS:
+            _kinds.clear()
+        kind = _kinds[key] = _Kind(tensor)
+    return kind
 
 
 class BatchHasher:
@@ -35,6 +56,8 @@ class BatchHasher:
     Tensors of the cpu are hashed at once; of those on a device a sum stays there until the
     step's one copy to the host.
     """
+
+    __slots__ = ("_digest", "_torch", "is_empty", "pending")
 
     def __init__(self, torch: Any) -> None:
         """Start empty."""
@@ -46,7 +69,8 @@ class BatchHasher:
     def add(self, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Add the arguments of one forward call."""
         self.is_empty = False
-        self._add(args, 0)
+        for value in args:
+            self._add(value, 1)
         if kwargs:
             self._add(kwargs, 0)
 
@@ -77,7 +101,13 @@ class BatchHasher:
     def _add_tensor(self, tensor: Any) -> None:
         """Add shape, dtype and content; of large ones a strided sample and, on devices, a sum."""
         tensor = local_part(self._torch, tensor)
-        self._digest.update(_kind_text(tensor.shape, tensor.dtype))
+        kind = _kind_of(tensor)
+        self._digest.update(kind.text)
+        if tensor.is_cpu and kind.buffer is not None and tensor.layout is self._torch.strided:
+            if not tensor.is_contiguous():
+                tensor = tensor.contiguous()
+            self._digest.update(kind.buffer.from_address(tensor.data_ptr()))
+            return
         num_elements, device_type = tensor.numel(), tensor.device.type
         if not num_elements or device_type == "meta" or tensor.layout is not self._torch.strided:
             return
@@ -85,10 +115,8 @@ class BatchHasher:
             self.pending.append(weighted_sample_sum(self._torch, tensor))
             self.pending.append(int_sum(self._torch, tensor))
             return
-        if num_elements * tensor.element_size() > MAX_FULL_BYTES:
-            self._digest.update(str(int_sum(self._torch, tensor).item()).encode())
-            tensor = sample(tensor)
-        _update_with_memory(self._digest, tensor.contiguous())
+        self._digest.update(str(int_sum(self._torch, tensor).item()).encode())
+        _update_with_memory(self._digest, sample(tensor).contiguous())
 
 
 def sample(tensor: Any) -> Any:
@@ -116,7 +144,8 @@ def rng_hash(torch: Any) -> str:
     digest = hashlib.blake2b(digest_size=8)
     random = sys.modules.get("random")
     if random is not None:
-        digest.update(repr(random.getstate()).encode())
+        version, words, gauss = random.getstate()
+        digest.update(f"{version}{gauss}".encode() + struct.pack(f"<{len(words)}I", *words))
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         name, keys, *rest = numpy_random.get_state()

@@ -8,9 +8,13 @@ from typing import Any, Callable, List
 
 from .readout import local_part
 
+Timed = Callable[[Callable[..., None]], Callable[..., None]]  # see StepRecorder.timed
+
 
 def loss_roots(torch: Any, tensors: Any, grad_tensors: Any) -> List[Any]:
     """Return the one-element roots of a backward pass, unscaled where a scaler multiplied them."""
+    if grad_tensors is None and type(tensors) is torch.Tensor:  # what nearly every program does
+        return [getattr(tensors, "_bisect_train_unscaled", tensors)] if tensors.numel() == 1 else []
     grads = grad_tensors if isinstance(grad_tensors, (list, tuple)) else [grad_tensors]
     if any(grad is not None and grad.numel() != 1 for grad in grads):
         return []  # a part of a larger backward pass, such as a checkpointed segment
@@ -40,11 +44,11 @@ def watch_backward(torch: Any, on_backward: Callable[[Any, Any], None]) -> None:
     torch.autograd.backward = backward
 
 
-def watch_scaler(torch: Any, optimizers: Any, session: Any) -> None:
+def watch_scaler(torch: Any, optimizers: Any, timed: Timed) -> None:
     """Remember unscaled losses, and report steps that the gradient scaler skips."""
     for scaler_class in _scaler_classes(torch):
-        _watch_scale(torch, scaler_class, session)
-        _watch_scaler_step(scaler_class, optimizers, session)
+        _watch_scale(torch, scaler_class, timed)
+        _watch_scaler_step(scaler_class, optimizers, timed)
 
 
 def _scaler_classes(torch: Any) -> List[Any]:
@@ -56,7 +60,7 @@ def _scaler_classes(torch: Any) -> List[Any]:
     return [] if found is None else [found]
 
 
-def _watch_scale(torch: Any, scaler_class: Any, session: Any) -> None:
+def _watch_scale(torch: Any, scaler_class: Any, timed: Timed) -> None:
     """Attach the unscaled loss to what `scale` returns."""
     original = scaler_class.scale
 
@@ -64,7 +68,7 @@ def _watch_scale(torch: Any, scaler_class: Any, session: Any) -> None:
         if isinstance(unscaled, torch.Tensor) and scaled is not unscaled:
             scaled._bisect_train_unscaled = local_part(torch, unscaled).detach()
 
-    remember = session.guarded(remember)
+    remember = timed(remember)
 
     @functools.wraps(original)
     def scale(self: Any, outputs: Any) -> Any:
@@ -75,10 +79,10 @@ def _watch_scale(torch: Any, scaler_class: Any, session: Any) -> None:
     scaler_class.scale = scale
 
 
-def _watch_scaler_step(scaler_class: Any, optimizers: Any, session: Any) -> None:
+def _watch_scaler_step(scaler_class: Any, optimizers: Any, timed: Timed) -> None:
     """Report a skipped step where `step` ends without any optimizer having fired."""
     original = scaler_class.step
-    add_skipped = session.guarded(optimizers.add_skipped)
+    add_skipped = timed(optimizers.add_skipped)
 
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

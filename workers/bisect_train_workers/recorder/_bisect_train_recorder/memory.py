@@ -16,7 +16,8 @@ class MemoryMeter:
 
     def __init__(self, torch: Any) -> None:
         """Open the file where the system has one (Linux)."""
-        self._cuda = getattr(torch, "cuda", None)
+        cuda = getattr(torch, "cuda", None)
+        self._cuda = cuda if hasattr(torch._C, "_cuda_getDeviceCount") else None  # torch built without it: never asks
         self._rss_mib: Optional[float] = None
         self._read_at = -math.inf
         self._fd: Optional[int] = None

@@ -31,7 +31,7 @@ def snapshot(torch: Any, tensor: Any) -> Number:
     tensor = local_part(torch, tensor)
     if not isinstance(tensor, torch.Tensor):
         return tensor
-    return tensor.item() if tensor.device.type == "cpu" else tensor.detach().clone().reshape(())
+    return tensor.item() if tensor.is_cpu else tensor.detach().clone().reshape(())
 
 
 def read_numbers(torch: Any, numbers: Sequence[Number]) -> List[Union[int, float]]:

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Optional
 
+from .own_time import OwnTime
 from .settings import Settings
 from .writer import RecordWriter
 
@@ -34,6 +35,9 @@ class Session:
         self.step_idx: Optional[int] = None
         self.finish_steps: Optional[Callable[[], None]] = None  # set once torch is watched
         self._has_error = False
+        self.is_fork = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._mark_fork)
         self.writer = RecordWriter(self.record_path("rank", ".jsonl"))
         self.writer.write(self._start_record(version))
 
@@ -44,6 +48,10 @@ class Session:
     def is_main(self) -> bool:
         """Tell whether this is the process that was recorded from its start, and no fork of it."""
         return os.getpid() == self.pid
+
+    def _mark_fork(self) -> None:
+        """In a child made by fork: hooks stay silent from now on, without asking for the pid each time."""
+        self.is_fork = True
 
     def event(self, name: str, **data: Any) -> None:
         """Append an event line; silent in forked children."""
@@ -61,20 +69,20 @@ class Session:
         except Exception as second:  # the disk is full, say: the program goes on
             sys.stderr.write(f"bisect-train: {error!r}, then {second!r}\n")
 
-    def guarded_hook(self, function: Callable[..., None], add_time: Callable[[float], None]) -> Callable[..., None]:
-        """Wrap a hook of the training loop like `guarded`, and report how long it took in seconds."""
-        pid, get_pid, clock = self.pid, os.getpid, time.perf_counter
+    def guarded_hook(self, function: Callable[..., None], own_time: OwnTime) -> Callable[..., None]:
+        """Wrap a hook of the training loop like `guarded`, and count all of its time as the recorder's own."""
+        clock = time.perf_counter
 
         def body(*args: Any, **kwargs: Any) -> None:
-            if get_pid() != pid:
+            if self.is_fork:
                 return
-            started = clock()
+            started = own_time.hook_started = clock()
             try:
                 function(*args, **kwargs)
             except Exception as error:
                 self.note_error(getattr(function, "__qualname__", "hook"), error)
             finally:
-                add_time(clock() - started)
+                own_time.total_s += clock() - started
 
         return body
 

@@ -5,11 +5,14 @@ Both only read. Results are `Number`s (readout.py): floats on cpu, pending tenso
 
 from __future__ import annotations
 
+from operator import attrgetter, methodcaller, mul
 from typing import Any, Dict, Iterable, List, Sequence
 
 from .readout import Number, local_part
 
 HASH_MODULUS = 2**64
+_IS_CPU, _ITEM = attrgetter("is_cpu"), methodcaller("item")
+MIN_WIDE_ELEMENTS = 1 << 14  # below, the views cost more than they save
 
 
 def sums_of_squares(torch: Any, tensors: Sequence[Any], dtypes: Any = None) -> List[Number]:
@@ -22,18 +25,25 @@ def sums_of_squares(torch: Any, tensors: Sequence[Any], dtypes: Any = None) -> L
     """
     if dtypes is not None and len(dtypes) == 1 and torch.float32 in dtypes:
         try:  # nearly always right: all dense, float32 and on one device
-            return [_sum_of_squares(torch, torch.stack(torch._foreach_norm(tensors)))]
+            return [_sum_of_squares(torch, torch._foreach_norm(tensors))]
         except (RuntimeError, NotImplementedError, TypeError):
             pass
-    return [_sum_of_squares(torch, torch.stack(_norms(torch, group))) for group in _by_kind(tensors)]
+    return [_sum_of_squares(torch, _norms(torch, group)) for group in _by_kind(tensors)]
 
 
-def _sum_of_squares(torch: Any, norms: Any) -> Number:
-    """Return the sum of the squared norms, in double where the device has it."""
-    device_type = norms.device.type
-    if device_type == "cpu":
-        return sum([norm * norm for norm in norms.tolist()])
-    wide = norms if device_type == "mps" else norms.to(torch.float64)
+def _sum_of_squares(torch: Any, norms: Sequence[Any]) -> Number:
+    """Return the sum of the squared norms, in double where the device has it.
+
+    Raises:
+        RuntimeError: the norms lie on several devices.
+    """
+    if norms[0].is_cpu:  # one by one: cheaper than the first use of `stack` in a step
+        if not all(map(_IS_CPU, norms)):
+            raise RuntimeError("norms on several devices")
+        values = list(map(_ITEM, norms))
+        return sum(map(mul, values, values))
+    stacked = torch.stack(norms)
+    wide = stacked if stacked.device.type == "mps" else stacked.to(torch.float64)
     return (wide * wide).sum()
 
 
@@ -62,18 +72,35 @@ def bit_sums(torch: Any, tensors: Sequence[Any]) -> List[Number]:
     Neither the order of the tensors nor that of elements within a tensor matters, so a
     different order of reduction on a device changes nothing.
     """
+    hash_tensor = getattr(torch, "hash_tensor", None)
+    total: Number = 0
     by_device: Dict[Any, List[Any]] = {}
     for tensor in tensors:
-        by_device.setdefault(tensor.device, []).append(_bits(torch, tensor))
-    return [torch.stack(bits).sum() for bits in by_device.values()]
+        tensor = local_part(torch, tensor)
+        if tensor.is_cpu:
+            total += _host_bits(torch, hash_tensor, tensor.detach())
+        else:
+            by_device.setdefault(tensor.device, []).append(_bits(torch, hash_tensor, tensor.detach()).view(torch.int64))
+    return [total, *[torch.stack(bits).sum() for bits in by_device.values()]]
 
 
-def _bits(torch: Any, tensor: Any) -> Any:
-    """Return one tensor's bits as an int64: torch's own hash, else the sum of its elements' bits."""
-    tensor = local_part(torch, tensor)
-    if hasattr(torch, "hash_tensor"):
+def _host_bits(torch: Any, hash_tensor: Any, tensor: Any) -> int:
+    """Return `_bits` of a cpu tensor; large ones of 4-byte elements are read 8 bytes at a time."""
+    num_elements = tensor.numel()
+    if hash_tensor is None or num_elements < MIN_WIDE_ELEMENTS or num_elements % 2 or tensor.element_size() != 4:
+        return int(_bits(torch, hash_tensor, tensor).item())
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    # The xor of all words, folded in half, is the xor of all elements: their order does not matter.
+    word = int(hash_tensor(tensor.view(-1).view(torch.int64)).item())
+    return (word ^ word >> 32) & 0xFFFFFFFF
+
+
+def _bits(torch: Any, hash_tensor: Any, tensor: Any) -> Any:
+    """Return one tensor's bits as a 64-bit integer: torch's own hash, else the sum of its elements' bits."""
+    if hash_tensor is not None:
         try:
-            return torch.hash_tensor(tensor.detach()).view(torch.int64)
+            return hash_tensor(tensor)
         except (RuntimeError, NotImplementedError, TypeError):  # a dtype or device it does not know
             pass
     return int_sum(torch, tensor)

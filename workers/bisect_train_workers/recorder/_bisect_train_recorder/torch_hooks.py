@@ -12,6 +12,7 @@ from . import loss_watch, seed_start
 from .checkpoint_watch import CheckpointWatch
 from .import_audit import record_imports
 from .optimizer_watch import OptimizerWatch
+from .outside_files import record_outside_files
 from .root_module import RootFinder, is_training_call
 from .step_recorder import StepRecorder
 from .stop import Stopper
@@ -35,6 +36,12 @@ def _set_deterministic(torch: Any) -> None:
     deterministic = getattr(torch.utils, "deterministic", None)  # torch >= 2.2
     if deterministic is not None:
         deterministic.fill_uninitialized_memory = False
+
+
+def _record_files(session: Any) -> None:
+    """Events imports and outside_files: at the first step and before a hard exit, else exit handlers write them."""
+    record_imports(session)
+    record_outside_files(session)
 
 
 def _record_torch(session: Any, torch: Any) -> None:
@@ -81,7 +88,7 @@ class TorchHooks:
         self._session = session
         self._torch = torch
         self._steps = StepRecorder(session, torch)
-        self._steps.after_first_step = session.guarded(record_imports)
+        self._steps.after_first_step = session.guarded(_record_files)
         self._stopper = Stopper(session, self._finish_hard)
         self._optimizers = OptimizerWatch(torch, self._steps)
         self._has_batch = False
@@ -90,10 +97,10 @@ class TorchHooks:
     def install(self) -> None:
         """Install each hook; one that fails leaves the others working."""
         guarded, timed, torch = self._session.guarded, self._steps.timed, self._torch
-        self._session.finish_steps = self._steps.finish
+        self._session.finish_steps = timed(self._steps.finish)
         guarded(self._install_optimizer_hooks)()
         guarded(loss_watch.watch_backward)(torch, timed(self._on_backward))
-        guarded(loss_watch.watch_scaler)(torch, self._optimizers, self._session)
+        guarded(loss_watch.watch_scaler)(torch, self._optimizers, timed)
         guarded(loss_watch.watch_clipping)(torch, timed(self._steps.add_clip_norm))
         guarded(RootFinder(torch, timed(self._on_forward), guarded).install)()
 
@@ -106,7 +113,7 @@ class TorchHooks:
     def _begin_pass(self, where: str) -> None:
         """Close the step if one is complete, and end the program after the last; may raise SystemExit."""
         self._steps.begin_pass()
-        if self._steps.has_reached_limit():
+        if self._steps.is_done:
             self._stopper.stop(where)
 
     def _on_forward(self, module: Any, args: Any, kwargs: Any) -> None:
@@ -134,7 +141,7 @@ class TorchHooks:
     def _finish_hard(self) -> None:
         """Before os._exit: what exit handlers would have written."""
         self._steps.finish()
-        record_imports(self._session)
+        _record_files(self._session)
 
 
 def autocast_reader(torch: Any) -> Callable[[], Optional[str]]:

@@ -39,11 +39,6 @@ class RecordWriter:
         self.path = path
         self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
         self._encode = _make_encoder()
-        self._queue = ""
-
-    def encode(self, record: Dict[str, Any]) -> str:
-        """Return the record as one line of JSON without its end of line."""
-        return self._encode(record)
 
     def write(self, record: Dict[str, Any]) -> None:
         """Append one record."""
@@ -51,10 +46,4 @@ class RecordWriter:
 
     def write_line(self, line: str) -> None:
         """Append one line that is JSON already."""
-        text = self._queue + line + "\n"
-        self._queue = ""
-        os.write(self._fd, text.encode("utf-8", "backslashreplace"))
-
-    def queue_line(self, line: str) -> None:
-        """Keep a line to be written together with the next; for what may be lost with the process."""
-        self._queue += line + "\n"
+        os.write(self._fd, (line + "\n").encode("utf-8", "backslashreplace"))
