@@ -123,11 +123,14 @@ class LiveView:
         state, plan = self._state, event.plan
         is_new = state.plan is None or state.plan.phase is not plan.phase
         num_left = state.num_left
+        num_wanted = len(state.plan.wanted) if state.plan is not None and not is_new else 0
         state.plan, state.num_probes, state.num_reused = plan, event.num_probes, event.num_reused
         if is_new and plan.phase is not Phase.DONE:
             self._line(say_phase(plan, self._space.changes))
         elif plan.phase is Phase.SEARCH and state.num_left < num_left:
             self._line(f"  {say_count(state.num_left, 'change')} left: {state.say_range()}")
+        if plan.phase in (Phase.PROOF, Phase.PARTNER) and len(plan.wanted) > num_wanted:
+            self._line(f"  {say_count(len(plan.wanted), 'fresh run')} to come, unless fewer decide")
 
     def _take_progress(self, event: ProbeMoved) -> None:
         progress = event.progress
