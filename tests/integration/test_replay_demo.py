@@ -9,7 +9,7 @@ import pytest
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.coordinator import Coordinator, Ended
-from bisect_train.core.probe import RunSettings, Rung
+from bisect_train.core.probe import Rung, RunSettings
 from bisect_train.core.question import Question, Range
 from bisect_train.demo import DemoRepo, build
 from bisect_train.report import Cost, build_report, report_to_json
