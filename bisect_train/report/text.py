@@ -40,6 +40,8 @@ def _headline(report: ReportData) -> Text:
 def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
     """Return titles and bodies of what there is to say."""
     sections: list[tuple[str, RenderableType]] = []
+    if report.warnings:
+        sections.append(("Warnings", _sentences([f"- {text}" for text in report.warnings])))
     if report.log_tail:
         sections.append(("Last lines of its output", Text(report.log_tail)))
     if report.candidates:
@@ -55,8 +57,6 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
     if report.probes:
         sections.append((_title_of_probes(report), _probes(report)))
     sections.append(("By hand", _by_hand(report)))
-    if report.warnings:
-        sections.append(("Warnings", _sentences([f"- {text}" for text in report.warnings])))
     sections.append(("Cost", Text(_cost(report))))
     return sections
 
