@@ -11,8 +11,6 @@ import rich_click as click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-CONTEXT = {"ignore_unknown_options": False, "allow_interspersed_args": True}
-
 
 class StepsType(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
     """A positive number of steps, or `end`."""

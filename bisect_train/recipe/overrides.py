@@ -6,8 +6,6 @@ import re
 
 from bisect_train.core.errors import RecipeError
 
-DEFAULT_OVERRIDE = "{key}={value}"
-
 
 def override_text(template: str, key: str, value: str) -> str:
     """Return one argument for the command line.
