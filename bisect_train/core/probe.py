@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bisect_train.core.changes import Variant, digest_of
 from bisect_train.core.fingerprint import Fingerprint
 
-RECORDER_VERSION = "1"
+RECORDER_VERSION = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ class RunSettings:
         every_step: parameter and RNG hashes at every step.
         needs_recorder: whether the criterion needs the recorder (else a log pattern, a judge or a symptom decides).
         private: environment variables whose folders become private to each probe, by name.
+        keep: whether a probe's checkout and output stay on the node for a person to look at.
     """
 
     python: str
@@ -86,6 +87,7 @@ class RunSettings:
     every_step: bool = False
     needs_recorder: bool = True
     private: tuple[str, ...] = ()
+    keep: bool = False
 
     @property
     def measure_digest(self) -> str:
@@ -183,6 +185,7 @@ class ProbeResult:
         stacks: (name, text) of dumped stacks.
         warnings: things that a reader of the report should know.
         node: where it ran.
+        kept: folder on that node where its checkout and output stay, or "".
     """
 
     job_id: str
@@ -192,3 +195,4 @@ class ProbeResult:
     stacks: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     node: str = ""
+    kept: str = ""

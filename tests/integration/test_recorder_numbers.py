@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -90,3 +92,26 @@ def test_rng_hash_draws_nothing_and_sees_one_draw() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     torch.rand(1)
     assert hashes.rng_hash(torch) != before
+
+
+def test_rng_hash_sees_each_draw_from_numpy_even_a_kept_gauss() -> None:
+    random = pytest.importorskip("numpy.random")
+    before = random.get_state()
+    found = [hashes.rng_hash(torch)]
+    for draw in (random.randn, random.randn, random.rand, lambda: random.set_state(before)):
+        draw()
+        found.append(hashes.rng_hash(torch))
+        assert hashes.rng_hash(torch) == found[-1]
+    assert found[-1] == found[0]
+    assert len(set(found)) == 4
+
+
+def test_rng_hash_is_the_same_in_another_process() -> None:
+    path = Path(__file__).parents[2] / "workers" / "bisect_train_workers" / "recorder"
+    pytest.importorskip("numpy")
+    seeds = "random.seed(1); numpy.random.seed(1); torch.manual_seed(1)"
+    source = f"import random, numpy, torch; {seeds}; from _bisect_train_recorder import hashes; print(hashes.rng_hash(torch))"
+    command = [sys.executable, "-c", source]
+    environments = [{**os.environ, "PYTHONPATH": str(path), "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    printed = [subprocess.run(command, env=env, check=True, capture_output=True).stdout for env in environments]
+    assert printed[0] == printed[1]

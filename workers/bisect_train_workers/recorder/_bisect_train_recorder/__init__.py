@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, Optional
 
-VERSION = "1"
+VERSION = "2"
 SETTINGS_NAME = "settings.json"
 
 _session: Optional[Any] = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
-import struct
 import sys
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 from .readout import Number, local_part
 from .tensor_sums import int_sum
@@ -15,13 +15,20 @@ MAX_FULL_BYTES = 1 << 18  # 0.25 MiB hash in about 0.3 ms
 NUM_SAMPLES = 1 << 12
 MAX_DEPTH = 6
 MAX_KINDS = 1024
+NUM_MT19937_BYTES = 625 * 4
+
+
+@functools.lru_cache(maxsize=MAX_KINDS)
+def _buffer_class(num_bytes: int) -> Any:
+    """Return the ctypes class of so many bytes: kept, since ctypes builds it anew after each garbage collection."""
+    return ctypes.c_char * num_bytes
 
 
 def _update_with_memory(digest: Any, tensor: Any) -> None:
     """Feed a contiguous cpu tensor's bytes to the digest, without numpy and without a copy."""
     num_bytes = tensor.numel() * tensor.element_size()
     if num_bytes:
-        digest.update((ctypes.c_char * num_bytes).from_address(tensor.data_ptr()))
+        digest.update(_buffer_class(num_bytes).from_address(tensor.data_ptr()))
 
 
 class _Kind:
@@ -33,20 +40,17 @@ class _Kind:
         """Take the name from a tensor, and the ctypes buffer if it is small enough to hash in full."""
         self.text = f"{tuple(tensor.shape)}{tensor.dtype}".encode()
         num_bytes = tensor.numel() * tensor.element_size()
-        self.buffer: Any = ctypes.c_char * num_bytes if 0 < num_bytes <= MAX_FULL_BYTES else None
+        self.buffer: Any = _buffer_class(num_bytes) if 0 < num_bytes <= MAX_FULL_BYTES else None
 
 
 _kinds: Dict[Any, _Kind] = {}
 
 
-def _kind_of(tensor: Any) -> _Kind:
-    """Return the kept kind of a tensor; all are dropped before they become many."""
-    key = (tensor.shape, tensor.dtype)
-    kind = _kinds.get(key)
-    if kind is None:
-        if len(_kinds) >= MAX_KINDS:
-            _kinds.clear()
-        kind = _kinds[key] = _Kind(tensor)
+def _keep_kind(tensor: Any) -> _Kind:
+    """Keep the kind of a tensor and return it; all are dropped before they become many."""
+    if len(_kinds) >= MAX_KINDS:
+        _kinds.clear()
+    kind = _kinds[(tensor.shape, tensor.dtype)] = _Kind(tensor)
     return kind
 
 
@@ -100,8 +104,9 @@ class BatchHasher:
 
     def _add_tensor(self, tensor: Any) -> None:
         """Add shape, dtype and content; of large ones a strided sample and, on devices, a sum."""
-        tensor = local_part(self._torch, tensor)
-        kind = _kind_of(tensor)
+        if type(tensor) is not self._torch.Tensor:
+            tensor = local_part(self._torch, tensor)
+        kind = _kinds.get((tensor.shape, tensor.dtype)) or _keep_kind(tensor)
         self._digest.update(kind.text)
         if tensor.is_cpu and kind.buffer is not None and tensor.layout is self._torch.strided:
             if not tensor.is_contiguous():
@@ -136,6 +141,36 @@ def weighted_sample_sum(torch: Any, tensor: Any) -> Any:
     return (bits * weights).sum()
 
 
+class _NumpyState:
+    """Bytes of the state of numpy's global generator: kept, and asked for anew once its memory has changed."""
+
+    def __init__(self) -> None:
+        """Start with no state."""
+        self._memory: Optional[bytes] = None
+        self._state = b""
+
+    def of(self, get_state: Any) -> bytes:
+        """Return what `numpy.random.get_state` returns, which takes long: element by element."""
+        memory = _numpy_memory(getattr(get_state, "__self__", None))
+        if memory is None or memory != self._memory:
+            name, keys, *rest = get_state()
+            self._memory, self._state = memory, f"{name}{rest}".encode() + keys.tobytes()
+        return self._state
+
+
+_numpy_state = _NumpyState()
+
+
+def _numpy_memory(generator: Any) -> Optional[bytes]:
+    """Return the bytes that a state lies in, those of the object (a kept gauss) too; None for unknown generators."""
+    bits = getattr(generator, "_bit_generator", None)
+    if type(bits).__name__ != "MT19937" or not hasattr(bits, "ctypes"):
+        return None
+    start = object.__basicsize__  # the head counts references
+    own = ctypes.string_at(id(generator) + start, type(generator).__basicsize__ - start)
+    return own + ctypes.string_at(bits.ctypes.state_address, NUM_MT19937_BYTES)
+
+
 def rng_hash(torch: Any) -> str:
     """Return a hash of the states of python's, numpy's and torch's cpu generators.
 
@@ -144,11 +179,10 @@ def rng_hash(torch: Any) -> str:
     digest = hashlib.blake2b(digest_size=8)
     random = sys.modules.get("random")
     if random is not None:
-        version, words, gauss = random.getstate()
-        digest.update(f"{version}{gauss}".encode() + struct.pack(f"<{len(words)}I", *words))
+        _, words, gauss = random.getstate()
+        digest.update(f"{hash(words)} {gauss}".encode())  # of integers: the same in every process
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
-        name, keys, *rest = numpy_random.get_state()
-        digest.update(f"{name}{rest}".encode() + keys.tobytes())
+        digest.update(_numpy_state.of(numpy_random.get_state))
     _update_with_memory(digest, torch.get_rng_state())
     return digest.hexdigest()

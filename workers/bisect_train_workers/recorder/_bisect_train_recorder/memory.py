@@ -18,7 +18,7 @@ class MemoryMeter:
         """Open the file where the system has one (Linux)."""
         cuda = getattr(torch, "cuda", None)
         self._cuda = cuda if hasattr(torch._C, "_cuda_getDeviceCount") else None  # torch built without it: never asks
-        self._rss_mib: Optional[float] = None
+        self._rss_text = "null"
         self._read_at = -math.inf
         self._fd: Optional[int] = None
         self._page_mib = 0.0
@@ -28,13 +28,13 @@ class MemoryMeter:
         except (OSError, ValueError, AttributeError):
             pass
 
-    def rss_mib(self) -> Optional[float]:
-        """Return the resident memory in MiB, at most MAX_AGE_S old; None where the system does not say."""
+    def rss_text(self) -> str:
+        """Return the resident memory in MiB as JSON, at most MAX_AGE_S old; null where the system does not say."""
         now = time.monotonic()
         if self._fd is not None and now - self._read_at > MAX_AGE_S:
-            self._rss_mib = int(os.pread(self._fd, 64, 0).split()[1]) * self._page_mib
+            self._rss_text = repr(int(os.pread(self._fd, 64, 0).split()[1]) * self._page_mib)
             self._read_at = now
-        return self._rss_mib
+        return self._rss_text
 
     def cuda_mib(self) -> Optional[float]:
         """Return the peak of memory allocated on the current CUDA device in MiB, if it is in use."""

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 
 from .hashes import BatchHasher
 from .readout import Number, read_numbers
-from .step_line import PlainText, list_text, number_texts
+from .step_line import PlainText, list_text, number_text
 from .tensor_sums import HASH_MODULUS
 
 _ON_HOST = frozenset((float, int, bool, type(None)))
@@ -50,22 +50,19 @@ class OpenStep:
         self._bring_to_host()
         lrs = fires[0].lrs if len(fires) == 1 else [lr for fire in fires for lr in fire.lrs]
         losses, clip_norms = self.losses, self.clip_norms
-        # Mostly all floats, which are cheaper to write together; `null` where there is none.
-        loss = losses[0] if len(losses) == 1 else sum(losses) if losses else None
+        loss = number_text(losses[0] if len(losses) == 1 else sum(losses) if losses else None)
+        micro = f"[{loss}]" if len(losses) == 1 else list_text(losses)
         grad_sq = _total_square(fires)
         grad_norm = None if grad_sq is None else math.sqrt(grad_sq)
-        clip_norm = clip_norms[-1] if clip_norms else None
-        step_s, loss_text, sq, norm, clip, rss, *lr_texts = number_texts(
-            [self.step_s, loss, grad_sq, grad_norm, clip_norm, memory.rss_mib(), *lrs]
-        )
-        micro = f"[{loss_text}]" if len(losses) == 1 else list_text(losses)
+        clip_norm = number_text(clip_norms[-1] if clip_norms else None)
         batch_hash = "null" if self.batch.is_empty else f'"{self.batch.hexdigest()}"'
         is_skipped = self.is_skipped or any(fire.scaling[1] for fire in fires)
         return (
-            f'{{"type": "step", "step": {self.step_idx}, "step_s": {step_s}, "t": {self.t!r}, '
-            f'"micro": {micro}, "loss": {loss_text}, "grad_sq": {sq}, "grad_norm": {norm}, "clip_norm": {clip}, '
-            f'{self._rare_text()}"lr": [{", ".join(lr_texts)}], "batch_hash": {batch_hash}, '
-            f'"rss_mib": {rss}, "cuda_mib": {_optional_text(memory.cuda_mib())}, '
+            f'{{"type": "step", "step": {self.step_idx}, "step_s": {number_text(self.step_s)}, "t": {self.t!r}, '
+            f'"micro": {micro}, "loss": {loss}, "grad_sq": {number_text(grad_sq)}, '
+            f'"grad_norm": {number_text(grad_norm)}, "clip_norm": {clip_norm}, '
+            f'{self._rare_text()}"lr": {plain.of_rates(lrs)}, "batch_hash": {batch_hash}, '
+            f'"rss_mib": {memory.rss_text()}, "cuda_mib": {number_text(memory.cuda_mib())}, '
             f"{plain.of(fires, self.autocast, is_skipped, self.num_real_fires)}"
         )
 
@@ -78,7 +75,7 @@ class OpenStep:
         """Return the checksums, with a comma behind."""
         others = "".join([f'"{name}": "{value}", ' for name, value in self.checks.items()])
         norm, bits = math.sqrt(sum(self.param_sq_parts)), sum(self.param_bits) % HASH_MODULUS
-        return f'"param_norm": {_optional_text(norm)}, "param_hash": "{bits:016x}", {others}'
+        return f'"param_norm": {number_text(norm)}, "param_hash": "{bits:016x}", {others}'
 
     def _bring_to_host(self) -> None:
         """Replace every pending tensor by its number: the step's one copy."""
@@ -93,11 +90,6 @@ class OpenStep:
             values = read_numbers(self.torch, [group[idx] for group, idx in pending])
             for (group, idx), value in zip(pending, values):
                 group[idx] = value
-
-
-def _optional_text(number: Optional[float]) -> str:
-    """Return one number, or `null`."""
-    return "null" if number is None else number_texts([number])[0]
 
 
 def _total_square(fires: List[Any]) -> Optional[float]:

@@ -16,6 +16,7 @@ from .tensor_sums import sums_of_squares
 
 # Loops in C: half the time of comprehensions where the caches are cold.
 _GRAD, _DTYPE = attrgetter("grad"), attrgetter("dtype")
+_FLOAT = {float}
 NO_SCALING: List[Optional[Number]] = [None, None]  # never changed: it holds no tensor
 
 
@@ -33,7 +34,9 @@ class Fire:
         self.name = type(optimizer).__name__
         self.has_inner = False
         self.has_gradients = False
-        self.lrs: List[Number] = [snapshot(torch, group.get("lr")) for group in optimizer.param_groups]
+        self.lrs: List[Number] = [group.get("lr") for group in optimizer.param_groups]
+        if set(map(type, self.lrs)) != _FLOAT:
+            self.lrs = [snapshot(torch, lr) for lr in self.lrs]
         self.grad_sq_parts: List[Number] = []
         # A gradient scaler leaves its factor, and whether it found infinities, to fused optimizers.
         scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)

@@ -26,6 +26,8 @@ def snapshot(torch: Any, tensor: Any) -> Number:
 
     Programs change such tensors in place later (all-reduced losses), so the value is copied.
     """
+    if type(tensor) is torch.Tensor and tensor.is_cpu:
+        return tensor.item()
     if tensor is None or isinstance(tensor, (float, int)):
         return tensor
     tensor = local_part(torch, tensor)

@@ -32,45 +32,45 @@ class StepRecorder:
         self._session = session
         self._torch = torch
         self._memory = MemoryMeter(torch)
-        self._open = OpenStep(torch, 0)
+        self.open_step = OpenStep(torch, 0)  # the step that is being collected
         self._closed: Optional[OpenStep] = None
         self._plain = PlainText()
         self._own_time = OwnTime()
         self._reported_self_s = 0.0  # by the lines of closed steps
         self._num_expected_fires = 1
         self._previous_end: Optional[float] = None
-        self.is_done = False  # as many steps as the settings ask for have closed
+        self._is_done = False
         self._is_written = False
         self.after_first_step: Optional[Callable[[Any], None]] = None
         session.step_idx = 0
-
-    @property
-    def open_step(self) -> OpenStep:
-        """The step that is being collected."""
-        return self._open
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the hook guarded, silent in forks, and its time counted as the recorder's own."""
         hook: Callable[..., Any] = self._session.guarded_hook(function, self._own_time)
         return hook
 
-    def begin_pass(self) -> None:
-        """Close the step, if an optimizer has stepped: a forward or backward is about to run."""
-        if self._open.fires:
+    def begin_pass(self) -> bool:
+        """Close the step, if an optimizer has stepped: a forward or backward is about to run.
+
+        Returns:
+            Whether as many steps as the settings ask for have closed.
+        """
+        if self.open_step.fires:
             self._close()
+        return self._is_done
 
     def add_loss(self, tensor: Any) -> None:
         """Add the loss of a micro-batch as it is now."""
-        self._open.losses.append(snapshot(self._torch, tensor))
+        self.open_step.losses.append(snapshot(self._torch, tensor))
 
     def add_clip_norm(self, value: Any) -> None:
         """Add the norm that a clipping function measured."""
-        self._open.clip_norms.append(snapshot(self._torch, value))
+        self.open_step.clip_norms.append(snapshot(self._torch, value))
         self._is_written = False
 
     def add_fire(self, fire: Any, *, is_skipped: bool) -> None:
         """Add an optimizer's step; write the line once as many fired as in the step before."""
-        step = self._open
+        step = self.open_step
         step.fires.append(fire)
         if is_skipped:
             step.is_skipped = True
@@ -86,9 +86,9 @@ class StepRecorder:
 
     def finish(self) -> None:
         """At exit: close the step, with the checksums that a program's last step has."""
-        if self._open.fires:
-            if not self._open.param_bits:
-                self._add_checksums(self._open)
+        if self.open_step.fires:
+            if not self.open_step.param_bits:
+                self._add_checksums(self.open_step)
             self._is_written = False
             self._close()
         elif self._closed is not None and not self._closed.param_bits:
@@ -97,24 +97,24 @@ class StepRecorder:
 
     def _close(self) -> None:
         """Write the final line and open the next step."""
-        step = self._open
+        step = self.open_step
         if not self._is_written:
             self._write(is_provisional=False)
         self._reported_self_s += step.self_s
         self._num_expected_fires = len(step.fires)
         self._previous_end = step.ended_at
         self._closed = step
-        self._open = OpenStep(self._torch, step.step_idx + 1)
+        self.open_step = OpenStep(self._torch, step.step_idx + 1)
         self._is_written = False
         num_steps = self._session.settings.num_steps
-        self.is_done = num_steps is not None and self._open.step_idx >= num_steps
+        self._is_done = num_steps is not None and self.open_step.step_idx >= num_steps
         if step.step_idx == 0 and self.after_first_step is not None:
             self.after_first_step(self._session)
-        self._session.step_idx = self._open.step_idx
+        self._session.step_idx = self.open_step.step_idx
 
     def _write(self, *, is_provisional: bool) -> None:
         """Write the line of the open step."""
-        step = self._open
+        step = self.open_step
         if not step.param_bits and self._session.settings.has_checksum(step.step_idx):
             self._add_checksums(step)
         text = step.text(self._memory, self._plain)

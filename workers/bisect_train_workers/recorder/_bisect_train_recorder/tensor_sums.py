@@ -8,10 +8,10 @@ from __future__ import annotations
 from operator import attrgetter, methodcaller, mul
 from typing import Any, Dict, Iterable, List, Sequence
 
-from .readout import Number, local_part
+from .readout import Number
 
 HASH_MODULUS = 2**64
-_IS_CPU, _ITEM = attrgetter("is_cpu"), methodcaller("item")
+_IS_CPU, _DTYPE, _ITEM = attrgetter("is_cpu"), attrgetter("dtype"), methodcaller("item")
 MIN_WIDE_ELEMENTS = 1 << 14  # below, the views cost more than they save
 
 
@@ -23,7 +23,9 @@ def sums_of_squares(torch: Any, tensors: Sequence[Any], dtypes: Any = None) -> L
     Args:
         dtypes: the set of the tensors' dtypes where the caller knows it.
     """
-    if dtypes is not None and len(dtypes) == 1 and torch.float32 in dtypes:
+    if dtypes is None:
+        dtypes = set(map(_DTYPE, tensors))
+    if len(dtypes) == 1 and torch.float32 in dtypes:
         try:  # nearly always right: all dense, float32 and on one device
             return [_sum_of_squares(torch, torch._foreach_norm(tensors))]
         except (RuntimeError, NotImplementedError, TypeError):
@@ -70,25 +72,25 @@ def bit_sums(torch: Any, tensors: Sequence[Any]) -> List[Number]:
     """Return a hash of the tensors' bits as integers still to be added (mod 2**64), one per device.
 
     Neither the order of the tensors nor that of elements within a tensor matters, so a
-    different order of reduction on a device changes nothing.
+    different order of reduction on a device changes nothing. Call it under `no_grad`, with local parts.
     """
     hash_tensor = getattr(torch, "hash_tensor", None)
-    total: Number = 0
+    on_host: List[Any] = []
     by_device: Dict[Any, List[Any]] = {}
     for tensor in tensors:
-        tensor = local_part(torch, tensor)
         if tensor.is_cpu:
-            total += _host_bits(torch, hash_tensor, tensor.detach())
+            on_host.append(_host_bits(torch, hash_tensor, tensor))
         else:
-            by_device.setdefault(tensor.device, []).append(_bits(torch, hash_tensor, tensor.detach()).view(torch.int64))
-    return [total, *[torch.stack(bits).sum() for bits in by_device.values()]]
+            by_device.setdefault(tensor.device, []).append(_bits(torch, hash_tensor, tensor).view(torch.int64))
+    return [sum(on_host), *[torch.stack(bits).sum() for bits in by_device.values()]]
 
 
 def _host_bits(torch: Any, hash_tensor: Any, tensor: Any) -> int:
     """Return `_bits` of a cpu tensor; large ones of 4-byte elements are read 8 bytes at a time."""
     num_elements = tensor.numel()
-    if hash_tensor is None or num_elements < MIN_WIDE_ELEMENTS or num_elements % 2 or tensor.element_size() != 4:
-        return int(_bits(torch, hash_tensor, tensor).item())
+    if num_elements < MIN_WIDE_ELEMENTS or hash_tensor is None or num_elements % 2 or tensor.element_size() != 4:
+        bits: int = _bits(torch, hash_tensor, tensor).item()
+        return bits
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
     # The xor of all words, folded in half, is the xor of all elements: their order does not matter.

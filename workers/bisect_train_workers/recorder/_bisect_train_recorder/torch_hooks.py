@@ -110,27 +110,22 @@ class TorchHooks:
         module.register_optimizer_step_pre_hook(self._steps.timed(self._optimizers.before_step))
         module.register_optimizer_step_post_hook(self._steps.timed(self._optimizers.after_step))
 
-    def _begin_pass(self, where: str) -> None:
-        """Close the step if one is complete, and end the program after the last; may raise SystemExit."""
-        self._steps.begin_pass()
-        if self._steps.is_done:
-            self._stopper.stop(where)
-
     def _on_forward(self, module: Any, args: Any, kwargs: Any) -> None:
-        """The root module is about to run."""
-        self._begin_pass("forward")
-        self._record_batch(module, args, kwargs)
+        """The root module is about to run; after the last step this raises SystemExit."""
+        if self._steps.begin_pass():
+            self._stopper.stop("forward")
+        if module.training and self._torch.is_grad_enabled():
+            self._record_batch(module, args, kwargs)
 
     def _on_backward(self, tensors: Any, grad_tensors: Any) -> None:
-        """A backward pass is about to run."""
-        self._begin_pass("backward")
+        """A backward pass is about to run; after the last step this raises SystemExit."""
+        if self._steps.begin_pass():
+            self._stopper.stop("backward")
         for loss in loss_watch.loss_roots(self._torch, tensors, grad_tensors):
             self._steps.add_loss(loss)
 
     def _record_batch(self, module: Any, args: Any, kwargs: Any) -> None:
         """Hash the inputs of a training forward."""
-        if not (module.training and self._torch.is_grad_enabled()):
-            return
         if not self._has_batch and is_training_call(self._torch, module):
             self._has_batch = True
             describe_first_batch(self._session, self._torch, module, args, kwargs)
@@ -158,8 +153,10 @@ def autocast_reader(torch: Any) -> Callable[[], Optional[str]]:
         is_enabled, get_dtype = (lambda kind: old_is_enabled[kind]()), (lambda kind: old_dtype[kind]())
 
     def read() -> Optional[str]:
+        if not any(map(is_enabled, kinds)):
+            return None
         names = [f"{kind}:{str(get_dtype(kind)).rsplit('.', 1)[-1]}" for kind in kinds if is_enabled(kind)]
-        return ",".join(names) or None
+        return ",".join(names)
 
     return read
 
