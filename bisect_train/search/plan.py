@@ -8,6 +8,7 @@ and reports call it on stored observations. The phases:
     SEARCH   narrow the ordered list of changes                                     search.belief, search.propose
     PROOF    fresh runs for or against the change that the search named             verdict.proof
     PARTNER  the change alone does not break the good end: which earlier change must come with it?
+    REST     more than one: parts of the range are searched by themselves                   search.parts
     DONE     an answer
 """
 
@@ -19,15 +20,15 @@ from dataclasses import replace
 
 from bisect_train.core.changes import Point
 from bisect_train.core.verdict import Criterion, VerdictKind
-from bisect_train.search.line import MAX_SEARCH_RUNS, NUM_RUNS_WITHOUT_NOISE, Line, search_line
-from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_bits
+from bisect_train.search.line import NUM_RUNS_WITHOUT_NOISE, Line, max_search_runs, search_line
+from bisect_train.search.parts import plan_parts
+from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_ends
 from bisect_train.search.terms import Answer, Known, Phase, Plan, Request, Rules, answer_candidates
 from bisect_train.verdict.end_terms import Ends, EndsStatus
 from bisect_train.verdict.ends import prove_ends
-from bisect_train.verdict.evidence import judge_variant
+from bisect_train.verdict.evidence import failures_and_passes, judge_variant
 from bisect_train.verdict.outcome import Observation
 
-UNLIKELY_PRIOR = 0.001  # of a change outside the paths that were asked about, relative to one inside
 STUCK_PROBABILITY = 0.8  # a search that can go no further still puts a change of this probability to the proof
 BASE_BAD_NATS = math.log(100.0) - 1e-9  # the answer "fixed before" rests on these runs alone, so one symptom at least
 
@@ -40,6 +41,17 @@ def make_plan(rules: Rules, known: Known) -> Plan:
         known: everything observed so far; the same observations in any order of finishing give an equivalent plan.
     """
     known = replace(known, observations=_in_order(known.observations))
+    own = replace(
+        known,
+        observations=[run for run in known.observations if run.part == 0],
+        in_flight=[request for request in known.in_flight if request.part == 0],
+    )
+    plan = _plan_range(rules, own)
+    return plan if plan.answer is None else plan_parts(rules, known, plan, make=_plan_range)
+
+
+def _plan_range(rules: Rules, known: Known) -> Plan:
+    """Return the plan of one range as a whole, from its own runs."""
     ends = _prove_ends(rules, known)
     if ends.status is EndsStatus.OPEN:
         wanted = [Request(rules.bad_point if run.is_bad else rules.good_point, run.seed_idx, run.repeat) for run in ends.wanted]
@@ -54,11 +66,11 @@ def make_plan(rules: Rules, known: Known) -> Plan:
 def _in_order(observations: Sequence[Observation]) -> list[Observation]:
     """Return the observations in one order, whichever finished first; a request that was run twice counts once."""
 
-    def key(run: Observation) -> tuple[Point, int, int, int, str, str]:
-        return run.point, run.attempt, run.seed_idx, run.repeat, run.outcome.kind.value, repr(run.outcome)
+    def key(run: Observation) -> tuple[Point, int, int, int, int, str, str]:
+        return run.point, run.part, run.attempt, run.seed_idx, run.repeat, run.outcome.kind.value, repr(run.outcome)
 
     by_request = {
-        (run.point, run.attempt, run.seed_idx, run.repeat): run for run in sorted(observations, key=key, reverse=True)
+        (run.point, run.part, run.attempt, run.seed_idx, run.repeat): run for run in sorted(observations, key=key, reverse=True)
     }
     return sorted(by_request.values(), key=key)
 
@@ -103,12 +115,14 @@ def _judge_base(rules: Rules, known: Known, ends: Ends) -> Plan | None:
 
 
 def _search_and_prove(rules: Rules, known: Known, ends: Ends) -> Plan:
-    ends = with_fresh_bits(ends, rules, known)
-    doubts = dict.fromkeys(rules.unlikely, math.log(UNLIKELY_PRIOR))
-    for change, nats in refuted_changes(rules, known, ends).items():
-        doubts[change] = doubts.get(change, 0.0) + nats
-    line = Line(rules.num_changes, Point, rules.skipped, doubts)
+    ends = replace(with_fresh_ends(ends, rules, known), is_flaky=ends.is_flaky or _comes_and_goes(known, ends))
+    refuted = refuted_changes(rules, known, ends)
+    doubts = {idx: rules.prior_nats.get(idx, 0.0) + refuted.get(idx, 0.0) for idx in {*rules.prior_nats, *refuted}}
+    line = Line(rules.num_changes, Point, rules.skipped, doubts, known.marks)
     belief = search_line(line, rules, known, ends)
+    if rules.prior_nats and not belief.wanted and belief.posterior[belief.best] < STUCK_PROBABILITY:
+        # a prior says where to look first, not where to end: what it leaves stuck goes on without it
+        belief = search_line(replace(line, doubts=refuted), rules, known, ends)
     plan = Plan(Phase.SEARCH, belief.wanted, ends, belief.posterior, belief.evidence, tried=tried_changes(known))
     best = belief.best
     is_named = belief.posterior[best] >= rules.confidence
@@ -116,7 +130,7 @@ def _search_and_prove(rules: Rules, known: Known, ends: Ends) -> Plan:
     # a proof that has begun goes on while its change is likely: single runs of it would stop and start it again
     has_begun = best in plan.tried and belief.posterior[best] >= STUCK_PROBABILITY
     if is_named or is_stuck or has_begun:
-        proof = prove_change(rules, known, plan, best, attempt=attempt_for(best, known))
+        proof = prove_change(rules, known, plan, best, attempt=attempt_for(rules, known, best))
         if is_named or is_stuck or proof.wanted:
             return proof
     if belief.wanted:
@@ -124,8 +138,18 @@ def _search_and_prove(rules: Rules, known: Known, ends: Ends) -> Plan:
     return replace(plan, phase=Phase.DONE, answer=_answer_unnarrowed(plan, num_judged=belief.num_judged))
 
 
+def _comes_and_goes(known: Known, ends: Ends) -> bool:
+    """Return whether a failure that decides came in some runs of a variant and not in others: rates are compared then."""
+    if ends.criterion not in (Criterion.SYMPTOM, Criterion.JUDGE):
+        return False
+    runs_of: dict[Point, list[Observation]] = {}
+    for run in known.observations:
+        runs_of.setdefault(run.point, []).append(run)
+    return any(all(failures_and_passes(runs, ends)) for runs in runs_of.values())
+
+
 def _answer_unnarrowed(plan: Plan, *, num_judged: int) -> Answer:
-    if num_judged < MAX_SEARCH_RUNS:
+    if num_judged < max_search_runs(plan.ends):
         return answer_candidates(plan, "no further probe can narrow it")
     reason = f"{num_judged} runs did not narrow it to one change: a slow drift, or several small changes"
     return answer_candidates(plan, reason, status="drift")

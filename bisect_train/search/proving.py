@@ -7,10 +7,12 @@ from dataclasses import replace
 from itertools import count, takewhile
 
 from bisect_train.core.changes import Point, make_point
-from bisect_train.core.verdict import Evidence, VerdictKind
+from bisect_train.core.verdict import Criterion, Evidence, VerdictKind
 from bisect_train.search.line import Line, search_line
+from bisect_train.search.marks import MARKED_UNTESTABLE
 from bisect_train.search.terms import Answer, Culprit, Known, Phase, Plan, Request, Rules, answer_candidates
 from bisect_train.verdict.end_terms import Ends
+from bisect_train.verdict.ends import renewed_ends
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim
@@ -21,16 +23,17 @@ SEEDS_PER_ATTEMPT = 100  # attempt n uses seed indices 100 n, 100 n + 1, ...
 NUM_SPREAD = 4  # variants on each side that must agree when a claim cannot be built
 
 
-def newest_attempt(known: Known) -> int:
-    """Return the number of the newest attempt, running ones included; 0 before any."""
-    return max([0, *(run.attempt for run in known.observations), *(request.attempt for request in known.in_flight)])
+def newest_attempt(rules: Rules, known: Known) -> int:
+    """Return the number of the newest attempt, running ones included."""
+    earlier = rules.num_earlier_attempts
+    return max([earlier, *(run.attempt for run in known.observations), *(request.attempt for request in known.in_flight)])
 
 
-def attempt_for(change: int, known: Known) -> int:
+def attempt_for(rules: Rules, known: Known, change: int) -> int:
     """Return the number of the newest attempt that is about `change`, else the next free number."""
     about = [run.attempt for run in known.observations if run.attempt > 0 and run.proof_of == change]
     about += [request.attempt for request in known.in_flight if request.attempt > 0 and request.proof_of == change]
-    return max(about, default=newest_attempt(known) + 1)
+    return max(about, default=newest_attempt(rules, known) + 1)
 
 
 def tried_changes(known: Known) -> tuple[int, ...]:
@@ -54,29 +57,22 @@ def refuted_changes(rules: Rules, known: Known, ends: Ends) -> dict[int, float]:
     return refuted
 
 
-def with_fresh_bits(ends: Ends, rules: Rules, known: Known) -> Ends:
-    """Return the ends with the bits and values of their proof runs too, so that runs on the same seeds can be compared."""
-    if not ends.repeats_bitwise:
-        return ends
-    digests = [
-        {run.seed_idx: run.outcome.digest for run in known.at(point) if run.attempt > 0 and run.outcome.digest}
-        for point in (rules.good_point, rules.bad_point)
-    ]
+def with_fresh_ends(ends: Ends, rules: Rules, known: Known) -> Ends:
+    """Return the ends with what their fresh runs of proofs show too: bits and values by seed, means and spread."""
+    metric = rules.ends.metric
+    sides = [[run for run in known.at(point) if run.attempt > 0] for point in (rules.good_point, rules.bad_point)]
+    digests = [{run.seed_idx: run.outcome.digest for run in runs if run.outcome.digest} for runs in sides]
     values = [
-        {
-            run.seed_idx: worsening(run.outcome.value, rules.ends.metric)
-            for run in known.at(point)
-            if run.outcome.value is not None
-        }
-        for point in (rules.good_point, rules.bad_point)
+        {run.seed_idx: worsening(run.outcome.value, metric) for run in runs if run.outcome.value is not None} for runs in sides
     ]
-    return replace(
+    ends = replace(
         ends,
         good_digests=digests[0] | ends.good_digests,
         bad_digests=digests[1] | ends.bad_digests,
         good_values=values[0] | ends.good_values,
         bad_values=values[1] | ends.bad_values,
     )
+    return renewed_ends(ends, metric) if ends.criterion is Criterion.STATISTICAL and all(values) else ends
 
 
 def _claims_of(change: int, rules: Rules) -> tuple[Claim, ...]:
@@ -102,7 +98,8 @@ def prove_change(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
         plan: of the search so far, with ends and posterior.
         attempt: 1 for the first attempt of this bisection.
     """
-    if attempt > MAX_ATTEMPTS:
+    last_attempt = rules.num_earlier_attempts + MAX_ATTEMPTS
+    if attempt > last_attempt:
         reason = f"{MAX_ATTEMPTS} attempts to prove an answer failed"
         return replace(plan, phase=Phase.DONE, candidate=change, wanted=(), answer=answer_candidates(plan, reason))
     runs = _proof_runs(rules, known, _proof_points(change, rules), attempt, evidence=plan.evidence)
@@ -112,8 +109,8 @@ def prove_change(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
     plan = replace(plan, phase=Phase.PROOF, claims=claims, candidate=change, wanted=())
     parent, heals, breaks = claims
     is_weak = parent.status is not ClaimStatus.FAILED and _lacks_power(heals, plan.ends)
-    if (is_weak or _is_worth_another(parent, runs, plan.ends)) and newest_attempt(known) < MAX_ATTEMPTS:
-        return prove_change(rules, known, plan, change, attempt=newest_attempt(known) + 1)
+    if (is_weak or _is_worth_another(parent, runs, plan.ends)) and newest_attempt(rules, known) < last_attempt:
+        return prove_change(rules, known, plan, change, attempt=newest_attempt(rules, known) + 1)
     if parent.status is ClaimStatus.FAILED:
         return replace(plan, phase=Phase.DONE, answer=answer_candidates(plan, "its proof failed: " + parent.reason))
     if parent.status is ClaimStatus.UNBUILDABLE or heals.status is ClaimStatus.FAILED:
@@ -162,13 +159,15 @@ def _proof_runs(
 def _unbuildable_points(
     rules: Rules, known: Known, points: Sequence[Point], evidence: Mapping[int, Evidence]
 ) -> dict[Point, str]:
-    """Return which points of a proof cannot be run: not buildable, skipped, or untestable in the search already."""
+    """Return which points of a proof cannot be run: not buildable, skipped, marked or found untestable."""
     unbuildable = dict(known.unbuildable)
     for point in points:
         if not point.is_prefix or point in (rules.good_point, rules.bad_point):
             continue
         if point.prefix in rules.skipped:
             unbuildable.setdefault(point, "it was skipped")
+        if known.marks.get(point.prefix) is VerdictKind.UNTESTABLE:
+            unbuildable.setdefault(point, MARKED_UNTESTABLE)
         item = evidence.get(point.prefix)
         if item is not None and item.verdict is VerdictKind.UNTESTABLE:
             unbuildable.setdefault(point, item.reason)
@@ -203,7 +202,7 @@ def _side_versions(rules: Rules, known: Known, change: int) -> tuple[list[int], 
         usable = [
             version
             for version in range(low, high + 1)
-            if version not in rules.skipped and Point(version) not in known.unbuildable
+            if version not in {*rules.skipped, *known.marks} and Point(version) not in known.unbuildable
         ]
         if len(usable) <= NUM_SPREAD:
             return usable
@@ -221,8 +220,10 @@ def _spread_requests(rules: Rules, known: Known, change: int) -> tuple[Request, 
 
 
 def _do_sides_agree(rules: Rules, plan: Plan, change: int) -> bool:
-    num_healthy = sum(item.verdict is VerdictKind.GOOD for k, item in plan.evidence.items() if k <= change)
-    num_sick = sum(item.verdict is VerdictKind.BAD for k, item in plan.evidence.items() if k > change)
+    # a mark rests on no run: it may speak against an answer, never for it
+    was_run = {k: item for k, item in plan.evidence.items() if item.num_runs > 0}
+    num_healthy = sum(item.verdict is VerdictKind.GOOD for k, item in was_run.items() if k <= change)
+    num_sick = sum(item.verdict is VerdictKind.BAD for k, item in was_run.items() if k > change)
     is_healthy_wrong = any(item.verdict is VerdictKind.BAD for k, item in plan.evidence.items() if k <= change)
     is_sick_wrong = any(item.verdict is VerdictKind.GOOD for k, item in plan.evidence.items() if k > change)
     # the ends themselves were proved and count as one each
@@ -249,7 +250,7 @@ def _answer_of_proof(rules: Rules, plan: Plan, change: int) -> Answer:
 
 
 def _say_not_healed(heals: ClaimResult) -> str:
-    if heals.how in ("permutation", "t", "value"):
+    if heals.how in ("permutation", "paired", "t", "value"):
         return f"that the bad end heals without this change could not be shown: {heals.reason}"
     return "without this change the bad end is still bad: at least one other change makes it worse too"
 

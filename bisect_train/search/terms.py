@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 
 from bisect_train.core.changes import GOOD_END, Point
-from bisect_train.core.verdict import Evidence
+from bisect_train.core.verdict import Evidence, VerdictKind
 from bisect_train.search.belief import credible_changes
 from bisect_train.verdict.end_terms import EndRules, Ends
 from bisect_train.verdict.outcome import Observation
@@ -24,18 +24,23 @@ class Phase(str, Enum):
     SEARCH = "search"
     PROOF = "proof"
     PARTNER = "partner"
+    REST = "rest"
     DONE = "done"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Request:
-    """One run that is wanted: a point, a seed index, a repeat; in a proof its attempt (from 1) and the change it is about."""
+    """One run that is wanted: a point, a seed index, a repeat; in a proof its attempt (from 1) and the change it is about.
+
+    `part` is 0 for the whole range, else the number of the part of it that is searched by itself (`search.parts`).
+    """
 
     point: Point
     seed_idx: int
     repeat: int = 0
     attempt: int = 0
     proof_of: int = -1
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +52,20 @@ class Rules:
         ends: metric, criterion, smallest effect, seeds.
         good_is_base: whether the good end is where the list of changes starts.
         skipped: versions that must not be run.
-        unlikely: indices of changes outside what was asked about: UNLIKELY_PRIOR each, against 1.
+        prior_nats: ln of a change's prior weight, by index; 0 where nothing is said.
         confidence: posterior at which a change is put to the proof.
         max_runs: runs of one version in the search, at most.
+        num_earlier_attempts: attempts at a proof that were made before this range was searched; they spent their error.
     """
 
     num_changes: int
     ends: EndRules
     good_is_base: bool = True
     skipped: frozenset[int] = frozenset()
-    unlikely: frozenset[int] = frozenset()
+    prior_nats: Mapping[int, float] = field(default_factory=dict)
     confidence: float = 0.99
     max_runs: int = 6
+    num_earlier_attempts: int = 0
 
     @property
     def good_point(self) -> Point:
@@ -90,17 +97,49 @@ class Culprit:
     is_sufficient: bool | None
 
 
+class RemarkKind(str, Enum):
+    """What a reader must know beside an answer."""
+
+    MASKED = "masked"  # a later change makes up for part of the worsening
+    IMPROVED_BEFORE = "improved_before"  # an earlier change made it better than the good end
+    UNEXPLAINED = "unexplained"  # part of the worsening arose elsewhere
+    NOT_PROVED = "not_proved"  # there, nothing more could be proved
+    NOT_NARROWED = "not_narrowed"  # there, something makes it worse too, but no single change could be isolated
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A remark about the changes first..last - 1.
+
+    Attributes:
+        kind: see RemarkKind.
+        first, last: the changes (indices from 0) that it is about.
+        size: how much worse (positive) or better, in the metric's unit; None where it was not measured.
+        share: `size` as a share of the gap between the ends, or None.
+        reason: more, or "".
+    """
+
+    kind: RemarkKind
+    first: int
+    last: int
+    size: float | None = None
+    share: float | None = None
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How a bisection ended.
 
     Attributes:
-        status: of report.json: isolated, candidates, drift, no_regression, not_reproduced, fixed_before, budget, failed.
+        status: as in report.json: isolated, several, candidates, drift, no_regression, not_reproduced, fixed_before, budget,
+            failed.
         reason: one sentence.
-        culprits: proved ones, or the one whose proof was left open.
+        culprits: proved ones, ranked by effect, or the one whose proof was left open.
         candidates: (index, probability), most probable first.
         end: `good`, `bad` or "" when an end could not be tested.
         is_input_error: whether the question itself cannot be answered (exit status 2).
+        remarks: what a reader must know beside it.
     """
 
     status: str
@@ -109,6 +148,7 @@ class Answer:
     candidates: tuple[tuple[int, float], ...] = ()
     end: str = ""
     is_input_error: bool = False
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +165,7 @@ class Plan:
         candidate: change being proved, or None.
         tried: changes that were ever put to the proof, in order.
         answer: set when the phase is DONE.
+        parts: parts of the range that are searched by themselves, after its own answer.
     """
 
     phase: Phase
@@ -136,16 +177,36 @@ class Plan:
     candidate: int | None = None
     tried: tuple[int, ...] = ()
     answer: Answer | None = None
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a range with a plan of its own: changes first..last - 1, numbered as in Request; the plan counts from 0."""
+
+    first: int
+    last: int
+    number: int
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Everything observed: finished probes, points that cannot be built (with the reason), requests that are running."""
+    """Everything observed.
+
+    Attributes:
+        observations: finished probes.
+        unbuildable: points that cannot be built, with the reason.
+        in_flight: requests that are running.
+        slots: probes that may run at the same time.
+        marks: what a person said about versions 1..N-1 (see search.marks); it overrides their runs.
+    """
 
     observations: Sequence[Observation] = ()
     unbuildable: Mapping[Point, str] = field(default_factory=dict)
     in_flight: Collection[Request] = ()
     slots: int = 1
+    marks: Mapping[int, VerdictKind] = field(default_factory=dict)
 
     def at(self, point: Point) -> list[Observation]:
         """Return the observations at a point, search and proof together."""

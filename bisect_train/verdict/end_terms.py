@@ -18,7 +18,7 @@ class EndsStatus(str, Enum):
     SAME = "same"  # bitwise equal, or the bound on the effect is below the smallest that counts
     UNCLEAR = "unclear"  # not separated, and the effect could still be as large as the bound
     BETTER = "better"  # the bad end is better
-    FLAKY = "flaky"  # the bad end fails in some runs only
+    FLAKY = "flaky"  # the bad end fails in some runs only, too few to tell its rate from that of the good end
     GOOD_UNTESTABLE = "good_untestable"
     BAD_UNTESTABLE = "bad_untestable"
     NO_METRIC = "no_metric"  # neither end shows the metric, and neither fails
@@ -51,6 +51,10 @@ class Ends:
         good_digests, bad_digests: bitwise class by seed index.
         good_values, bad_values: the metric by seed index, signed so that larger is worse.
         are_seeds_inert: other seeds gave the same bits.
+        seed_effects: where the same seed moves both ends alike: by how much, by seed index; runs are then compared by pairs.
+        paired_spread: standard deviation of a run after its seed's effect is taken off; 0.0 without pairs.
+        is_flaky: a failure comes and goes, so that rates are compared; then `gap` is the difference of the rates.
+        good_counts, bad_counts: failures and passes of the ends where a failure decides by its rate.
         wanted: runs that are needed next, most urgent first.
         reason: one sentence.
     """
@@ -71,8 +75,18 @@ class Ends:
     good_values: dict[int, float] = field(default_factory=dict)
     bad_values: dict[int, float] = field(default_factory=dict)
     are_seeds_inert: bool = False
+    seed_effects: dict[int, float] = field(default_factory=dict)
+    paired_spread: float = 0.0
+    is_flaky: bool = False
+    good_counts: tuple[int, int] = (0, 0)
+    bad_counts: tuple[int, int] = (0, 0)
     wanted: tuple[EndRun, ...] = ()
     reason: str = ""
+
+    @property
+    def are_paired(self) -> bool:
+        """Whether runs on the same seed are compared by pairs."""
+        return bool(self.seed_effects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ the metric?). Looks and their error, together about 1 %; p counts twice where a 
 
     every look    the gap is >= 10 pooled sd and t p <= 0.0005   "far more than any seed could explain"
     5 + 5 seeds   permutation p <= 1/252                         (complete separation)
-    8 + 8 seeds   permutation p <= 0.0025
+    8 + 8 seeds   permutation p <= 0.0025, or, where seeds move both ends alike, sign-flip p of the pairs <= 1/256
     max seeds     permutation p <= 0.0025, when more than 8 were allowed
 
 A look takes the first n seeds of each end, and the first look that decides is final: what comes in later, or in another
 order, changes nothing. "No worsening" has an error of its own, 5 % over its looks (0.01 at 5 seeds, the rest at the last).
 
-A failure (crash, out-of-memory, timeout, non-finite metric) at the bad end is the symptom if it comes back with the same
-signature on every seed and the good end never fails.
+Where the bad end fails (crash, out-of-memory, timeout, non-finite metric) or a command judges, see `failing_ends`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,16 @@ from dataclasses import replace
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.end_terms import EndRules, EndRun, Ends, EndsStatus
+from bisect_train.verdict.failing_ends import NUM_SYMPTOM_SEEDS, find_untestable, prove_failing
 from bisect_train.verdict.outcome import Observation, OutcomeKind
+from bisect_train.verdict.pairing import differences_of, with_pairs
 from bisect_train.verdict.replicates import Replicates, are_all_equal, order_of, replicates_of, run_of, worsening
 from bisect_train.verdict.stats import (
+    MAX_FLIPS,
     Summary,
     permutation_p,
     pooled_sd,
+    sign_flip_p,
     summarise,
     t_upper_tail,
     typical_sd,
@@ -39,8 +42,8 @@ FAR_GAP_SD = 10.0  # "far more than any seed could explain": pooled sd that 3 + 
 FAR_LEVEL = 0.0005
 FIRST_LOOK, SECOND_LOOK, THIRD_LOOK = 3, 5, 8
 SECOND_LEVEL, THIRD_LEVEL = 1.0 / 252.0 + 1e-9, 0.0025
+PAIRED_LEVEL = 1.0 / 256.0 + 1e-9
 SAME_ERROR, SAME_ERROR_EARLY = 0.05, 0.01  # of "no worsening that counts": in all, and at each look before the last
-NUM_SYMPTOM_SEEDS = 3
 INERT_EFFECT_SHARE = 0.01  # without any seed spread, differences under 1 % of the good value count as harmless
 
 
@@ -53,7 +56,7 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
     """
     first_good, first_bad = run_of(good, 0, 0), run_of(bad, 0, 0)
     missing = [EndRun(is_bad, 0) for is_bad, run in ((False, first_good), (True, first_bad)) if run is None]
-    if first_good is not None and (broken := _untestable_good(first_good, rules)):
+    if first_good is not None and (broken := _untestable_good(good, rules)):
         return broken
     if first_bad is not None and first_bad.outcome.kind is OutcomeKind.UNTESTABLE:
         return Ends(EndsStatus.BAD_UNTESTABLE, reason=first_bad.outcome.reason)
@@ -62,20 +65,42 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
     kinds = (first_good.outcome.kind, first_bad.outcome.kind)
     if OutcomeKind.UNSEEN in kinds:
         return _report_no_metric(first_good, first_bad, rules)
-    if first_bad.outcome.kind is OutcomeKind.FAILED or rules.has_judge or rules.criterion is Criterion.SYMPTOM:
-        return _prove_symptom(good, bad, rules)
+    if _is_about_failing(bad, rules):
+        return prove_failing(good, bad, rules)
     if OutcomeKind.NO_METRIC in kinds:
         return _report_no_metric(first_good, first_bad, rules)
     return _prove_values(good, bad, rules)
 
 
-def _untestable_good(run: Observation, rules: EndRules) -> Ends | None:
-    kind = run.outcome.kind
+def _is_about_failing(bad: Sequence[Observation], rules: EndRules) -> bool:
+    """Return whether failures decide: a command judges, or the symptom was asked for, or the bad end fails at times."""
+    if rules.has_judge or rules.criterion is Criterion.SYMPTOM:
+        return True
+    first = run_of(bad, 0, 0)
+    is_first_failing = first is not None and first.outcome.kind is OutcomeKind.FAILED
+    return is_first_failing or (
+        rules.criterion is Criterion.AUTO and any(run.outcome.kind is OutcomeKind.FAILED for run in bad)
+    )
+
+
+def _untestable_good(good: Sequence[Observation], rules: EndRules) -> Ends | None:
+    """Return the answer if the good end cannot be run, or is no good end: it fails, or is judged bad on three seeds."""
+    first = run_of(good, 0, 0)
+    assert first is not None
+    kind = first.outcome.kind
     if kind is OutcomeKind.UNTESTABLE:
-        return Ends(EndsStatus.GOOD_UNTESTABLE, reason=run.outcome.reason)
-    if kind is OutcomeKind.FAILED:
-        said = "the judging command calls it bad" if rules.has_judge else run.outcome.reason
-        return Ends(EndsStatus.GOOD_UNTESTABLE, signature=run.outcome.signature, reason=said)
+        return Ends(EndsStatus.GOOD_UNTESTABLE, reason=first.outcome.reason)
+    if kind is not OutcomeKind.FAILED:
+        return None
+    signature = first.outcome.signature
+    if not rules.has_judge:
+        return Ends(EndsStatus.GOOD_UNTESTABLE, signature=signature, reason=first.outcome.reason)
+    others = [run_of(good, seed_idx, 0) for seed_idx in range(1, NUM_SYMPTOM_SEEDS)]
+    missing = tuple(EndRun(False, idx) for idx, run in enumerate(others, start=1) if run is None)
+    if all(run is None or run.outcome.signature == signature for run in others):
+        if missing:
+            return Ends(EndsStatus.OPEN, wanted=missing, signature=signature, reason="is the good end ever judged good?")
+        return Ends(EndsStatus.GOOD_UNTESTABLE, signature=signature, reason="the judging command calls it bad")
     return None
 
 
@@ -92,60 +117,6 @@ def _report_no_metric(good: Observation, bad: Observation, rules: EndRules) -> E
     )
     said = run.outcome.reason if run.outcome.kind is OutcomeKind.UNSEEN else f"no value of {name} was seen at the {which} end"
     return Ends(status, reason=said)
-
-
-# ---- a failure, or a judging command, decides ------------------------------------------------------------------
-
-
-def _prove_symptom(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends:
-    criterion = Criterion.JUDGE if rules.has_judge else Criterion.SYMPTOM
-    first = run_of(bad, 0, 0)
-    assert first is not None
-    signature = first.outcome.signature
-    if rules.criterion in (Criterion.EXACT, Criterion.STATISTICAL) and not rules.has_judge:
-        return Ends(EndsStatus.BAD_UNTESTABLE, signature=signature, reason=first.outcome.reason)
-    if broken := _find_untestable(good, bad):
-        return broken
-    ends = Ends(EndsStatus.OPEN, criterion=criterion, signature=signature)
-    num_bad = sum(run.outcome.signature == signature for run in bad)
-    num_good_failed = sum(bool(run.outcome.signature) for run in good)
-    if num_bad < len(bad) or num_good_failed:
-        num_failed = sum(bool(run.outcome.signature) for run in bad)
-        reason = (
-            f"the bad end fails in {num_failed} of {len(bad)} runs, {num_bad if signature else 0} of them alike, "
-            f"the good end in {num_good_failed} of {len(good)}"
-        )
-        return replace(ends, status=EndsStatus.FLAKY, reason=reason)
-    if wanted := _symptom_runs(good, bad, is_healthy=not signature):
-        return replace(ends, wanted=wanted, reason="does the failure come back?" if signature else "does it ever fail?")
-    if not signature:
-        return _report_healthy_bad_end(ends)
-    reason = f"the bad end fails in {len(bad)} of {len(bad)} runs ({first.outcome.reason}), the good end never"
-    return replace(ends, status=EndsStatus.SEPARATED, repeats_bitwise=True, reason=reason)
-
-
-def _find_untestable(good: Sequence[Observation], bad: Sequence[Observation]) -> Ends | None:
-    for status, runs in ((EndsStatus.GOOD_UNTESTABLE, good), (EndsStatus.BAD_UNTESTABLE, bad)):
-        for run in sorted(runs, key=order_of):
-            if run.outcome.kind in (OutcomeKind.UNTESTABLE, OutcomeKind.UNSEEN):
-                return Ends(status, reason=f"seed {run.seed_idx}: {run.outcome.reason}")
-    return None
-
-
-def _symptom_runs(good: Sequence[Observation], bad: Sequence[Observation], *, is_healthy: bool) -> tuple[EndRun, ...]:
-    sides = ((True, bad),) if is_healthy else ((True, bad), (False, good))
-    return tuple(
-        EndRun(is_bad, seed_idx)
-        for seed_idx in range(NUM_SYMPTOM_SEEDS)
-        for is_bad, runs in sides
-        if run_of(runs, seed_idx, 0) is None
-    )
-
-
-def _report_healthy_bad_end(ends: Ends) -> Ends:
-    if ends.criterion is Criterion.JUDGE:
-        return replace(ends, status=EndsStatus.SAME, reason="the judging command calls both ends good")
-    return replace(ends, status=EndsStatus.UNCLEAR, reason="the bad end does not fail")
 
 
 # ---- values decide ------------------------------------------------------------------------------------------------
@@ -170,7 +141,7 @@ def _prove_values(good: Sequence[Observation], bad: Sequence[Observation], rules
 
 def _find_broken(good: Sequence[Observation], bad: Sequence[Observation]) -> Ends | None:
     """Return the answer when a later seed failed although the first one at its end ran well."""
-    if broken := _find_untestable(good, bad):
+    if broken := find_untestable(good, bad):
         return broken
     for status, runs in ((EndsStatus.GOOD_UNTESTABLE, good), (EndsStatus.FLAKY, bad)):
         for run in sorted(runs, key=order_of):
@@ -253,11 +224,13 @@ def _look_at(part: Replicates, rules: EndRules, *, same_error: float) -> Ends:
     low, high = ([sign * v for v in group.values()] for group in (part.good, part.bad))
     num_sides = 2 if rules.any_change else 1
     worse = sign * ends.gap
-    p_value = _look_p(low, high, ends.spread, num_sides=num_sides)
+    differences = [sign * value for value in differences_of(part.good, part.bad)]
+    p_value = _look_p(low, high, ends.spread, num_sides=num_sides, differences=differences)
     if p_value is not None and worse > 0 and worse >= ends.min_effect:
         reason = f"{len(low)} + {len(high)} seeds lie {worse / ends.spread:.1f} seed sd apart" if ends.spread else "no overlap"
-        return replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=reason)
-    mirrored = _look_p([-v for v in low], [-v for v in high], ends.spread, num_sides=num_sides)
+        return with_pairs(replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=reason))
+    negated = [[-value for value in group] for group in (low, high, differences)]
+    mirrored = _look_p(negated[0], negated[1], ends.spread, num_sides=num_sides, differences=negated[2])
     if mirrored is not None and -worse >= ends.min_effect:
         return replace(ends, status=EndsStatus.BETTER, p_value=mirrored, reason="the bad end is better than the good end")
     if same_error == 0.0:
@@ -282,7 +255,7 @@ def _runs_of_look(
     return _missing_runs(good, bad, num_good=nums[0], num_bad=nums[1])
 
 
-def _look_p(low: list[float], high: list[float], spread: float, *, num_sides: int) -> float | None:
+def _look_p(low: list[float], high: list[float], spread: float, *, num_sides: int, differences: list[float]) -> float | None:
     """Return the p value if a look at these values separates them (high is worse), else None."""
     num = min(len(low), len(high))
     gap = summarise(high).mean - summarise(low).mean
@@ -293,6 +266,9 @@ def _look_p(low: list[float], high: list[float], spread: float, *, num_sides: in
             return p_value
     if num < SECOND_LOOK:
         return None
+    if num >= THIRD_LOOK and len(differences) == num <= MAX_FLIPS:
+        p_value = num_sides * sign_flip_p(differences)
+        return p_value if p_value <= (PAIRED_LEVEL if num == THIRD_LOOK else THIRD_LEVEL) else None
     p_value = num_sides * permutation_p(low, high)
     return p_value if p_value <= (SECOND_LEVEL if num < THIRD_LOOK else THIRD_LEVEL) else None
 
@@ -325,6 +301,17 @@ def _ends_of(seen: Replicates, rules: EndRules) -> Ends:
         bad_digests=seen.bad_digests,
         are_seeds_inert=seen.are_seeds_inert,
     )
+
+
+def renewed_ends(ends: Ends, metric: Metric) -> Ends:
+    """Return proved ends with means, spread and pairs by all of their values: three seeds that lay close say little of it."""
+    if ends.are_seeds_inert:
+        return ends
+    groups = [list(ends.good_values.values()), list(ends.bad_values.values())]
+    good, bad = (summarise(group) for group in groups)
+    spread, _ = pooled_sd(groups)
+    ends = replace(ends, good=_unsigned(good, metric), bad=_unsigned(bad, metric), spread=spread, gap=bad.mean - good.mean)
+    return with_pairs(replace(ends, seed_effects={}, paired_spread=0.0))
 
 
 def _unsigned(summary: Summary, metric: Metric) -> Summary:

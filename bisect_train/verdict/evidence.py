@@ -6,12 +6,15 @@ Values: the mean of a variant's n runs is compared with what a GOOD and a BAD va
 
 with the unknown mean of the side integrated out (s^2 / n_side), an offset of the variant's own that repeating it cannot
 average away (tau), and a share e of outliers, so that a value unlike both ends says nothing (OTHER). Of three runs or more,
-one that is far from its siblings is left out of the mean.
+one that is far from its siblings is left out of the mean. A mean beyond an end (worse than the bad one, say) speaks for that
+end: a later change may make up for part of it. Where seeds move all variants alike, their effects are taken off first.
 
 Where runs repeat bitwise, a run equal to one end on the same seed counts as ln 1000. No single run weighs more than that.
 Under the exact criterion a run whose other signals differ, but whose metric is that of one end to the last digit, counts as
 ln 20, if the metric is fine enough: nearly every seed of each end, three at least, shows a value of its own.
 A run equal to neither end is judged by the seed spread, never by which end is nearer.
+
+Failures weigh ln 100 a run where they always come back, else as beta-binomial counts with the rates that the ends showed.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from scipy import special
+
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion, Evidence, VerdictKind
 from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.outcome import Observation, OutcomeKind
+from bisect_train.verdict.pairing import without_seed_effects
 from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import summarise, t_density
 
@@ -32,9 +38,13 @@ DECISIVE_NATS = math.log(20.0)
 OUTLIER_SHARE = 0.02
 OUTLIER_SD = 5.0  # seed standard deviations from its siblings' median
 OFFSET_SD = 0.5  # tau in units of the seed standard deviation
+BEYOND_NATS = math.log(20.0)  # a variant beyond an end, if not too far: a later change makes up for part of it
+BEYOND_GAPS, BEYOND_SD = 2.0, 10.0  # how far, the larger of both
 SYMPTOM_NATS = math.log(100.0)
 METRIC_NATS = math.log(20.0)
 MIN_DISTINCT_VALUES = 3
+GOOD_RATE_PRIOR = (0.5, 3.0)  # Beta prior of the failure rate of the GOOD side: failures, passes
+BAD_RATE_PRIOR = (1.5, 0.5)
 DISTINCT_SHARE = 0.8  # of the seeds of an end that must show a value of their own
 
 
@@ -58,7 +68,7 @@ def judge_variant(runs: Sequence[Observation], ends: Ends, metric: Metric) -> Ev
         equal = [nats for run in rest if (nats := metric_nats(run, ends, metric)) != 0.0]
         what = "bitwise equal" if exact or not equal else f"its {metric.name} is equal to the last digit"
         return _judge_by_bits([*exact, *equal], len(measured), what=what)
-    by_value = _judge_by_value([worsening(run.outcome.value or 0.0, metric) for run in rest], ends, metric) if rest else None
+    by_value = _judge_by_value(*without_seed_effects(rest, ends, metric), metric) if rest else None
     if not exact:
         assert by_value is not None
         return by_value
@@ -108,17 +118,34 @@ def is_metric_fine(ends: Ends) -> bool:
     return bool(ends.repeats_bitwise) and is_fine and min(num_distinct) >= MIN_DISTINCT_VALUES
 
 
-def _judge_by_symptom(runs: Sequence[Observation], ends: Ends) -> Evidence:
+def failures_and_passes(runs: Sequence[Observation], ends: Ends) -> tuple[int, int]:
+    """Return how many runs end as the bad end does, and how many end well; others say nothing."""
     num_bad = sum(run.outcome.signature == ends.signature for run in runs)
-    num_good = sum(run.outcome.kind in (OutcomeKind.MEASURED, OutcomeKind.NO_METRIC) for run in runs)
+    return num_bad, sum(run.outcome.kind in (OutcomeKind.MEASURED, OutcomeKind.NO_METRIC) for run in runs)
+
+
+def _judge_by_symptom(runs: Sequence[Observation], ends: Ends) -> Evidence:
+    num_bad, num_good = failures_and_passes(runs, ends)
     if num_bad + num_good == 0:
         return Evidence(VerdictKind.UNTESTABLE, reason=runs[0].outcome.reason, num_runs=len(runs))
-    nats = SYMPTOM_NATS * (num_bad - num_good)
-    if nats == 0:
+    nats = _nats_of_rates(num_bad, num_good, ends) if ends.is_flaky else SYMPTOM_NATS * (num_bad - num_good)
+    if abs(nats) < DECISIVE_NATS:
         return Evidence(VerdictKind.INCONCLUSIVE, 0.0, len(runs), f"fails in {num_bad} of {num_bad + num_good} runs")
     kind = VerdictKind.BAD if nats > 0 else VerdictKind.GOOD
     reason = "ends as the bad end does" if nats > 0 else "does not fail"
+    if num_bad and num_good:
+        reason = f"fails in {num_bad} of {num_bad + num_good} runs"
     return Evidence(kind, nats, num_bad + num_good, reason)
+
+
+def _nats_of_rates(num_failed: int, num_passed: int, ends: Ends) -> float:
+    """Return what failures and passes of one variant say, its own rate unknown but like those that the ends showed."""
+    marginals = []
+    for (fails, passes), prior in ((ends.bad_counts, BAD_RATE_PRIOR), (ends.good_counts, GOOD_RATE_PRIOR)):
+        a, b = prior[0] + fails, prior[1] + passes
+        marginals.append(float(special.betaln(a + num_failed, b + num_passed) - special.betaln(a, b)))
+    limit = MAX_NATS * (num_failed + num_passed)
+    return max(-limit, min(limit, marginals[0] - marginals[1]))
 
 
 def _judge_by_value(values: list[float], ends: Ends, metric: Metric) -> Evidence:
@@ -127,13 +154,27 @@ def _judge_by_value(values: list[float], ends: Ends, metric: Metric) -> Evidence
     densities = [_density_of_side(mean, num, ends, metric, is_bad=is_bad) for is_bad in (True, False)]
     nats = math.log(densities[0]) - math.log(densities[1])
     nats = max(-MAX_NATS * num, min(MAX_NATS * num, nats))
+    if beyond := _is_beyond(mean, ends, metric):
+        nats = beyond * max(abs(nats), BEYOND_NATS)
     shown = worsening(mean, metric)
     if abs(nats) >= DECISIVE_NATS:
         kind = VerdictKind.BAD if nats > 0 else VerdictKind.GOOD
-        return Evidence(kind, nats, num, f"{metric.name} {shown:.6g} is what a {kind.value} run shows")
+        is_far = abs(nats) <= BEYOND_NATS and beyond
+        far = f"even {'worse' if kind is VerdictKind.BAD else 'better'} than at the {kind.value} end"
+        said = far if is_far else f"what a {kind.value} run shows"
+        return Evidence(kind, nats, num, f"{metric.name} {shown:.6g} is {said}")
     is_unlike_both = max(densities) < 2.0 * OUTLIER_SHARE / _range_of(ends)
     kind = VerdictKind.OTHER if is_unlike_both else VerdictKind.INCONCLUSIVE
     return Evidence(kind, nats, num, f"{metric.name} {shown:.6g} decides nothing")
+
+
+def _is_beyond(mean: float, ends: Ends, metric: Metric) -> int:
+    """Return 1 where a variant is worse than the bad end, -1 where it is better than the good end, as the ends lie; else 0."""
+    assert ends.good is not None and ends.bad is not None
+    good, bad = worsening(ends.good.mean, metric), worsening(ends.bad.mean, metric)
+    sign = 1 if bad >= good else -1
+    reach = max(BEYOND_GAPS * abs(bad - good), BEYOND_SD * ends.spread)
+    return 1 if 0 <= sign * (mean - bad) <= reach else -1 if 0 <= sign * (good - mean) <= reach else 0
 
 
 def _without_outliers(values: list[float], ends: Ends) -> list[float]:

@@ -60,6 +60,7 @@ class Observation:
         attempt: 0 for ends and search, n for the n-th attempt to prove an answer.
         proof_of: index of the change that the attempt was about, -1 outside a proof.
         outcome: what it showed.
+        part: 0 for the whole range, else the number of the part of it that was searched by itself.
     """
 
     point: Point
@@ -68,6 +69,7 @@ class Observation:
     attempt: int
     proof_of: int
     outcome: Outcome
+    part: int = 0
 
 
 def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool = False) -> Outcome:
@@ -139,7 +141,14 @@ def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
     return tuple(values)
 
 
-RECORDED_METRICS = ("loss", "grad_norm", "param_norm", "lr", "rss_mib", "cuda_mib")
+RECORDED_METRICS = ("loss", "grad_norm", "param_norm", "lr", "rss_mib", "cuda_mib", "step_s")
+
+
+def recorded_metric(name: str) -> Metric:
+    """Return one of RECORDED_METRICS as it is best judged: time by the fastest step, memory by its peak."""
+    if name == "step_s":
+        return Metric(name, reduce="min", unit="s")
+    return Metric(name, reduce="max", unit="MiB") if name in ("rss_mib", "cuda_mib") else Metric(name)
 
 
 def _value_of_step(step: StepRecord, name: str) -> float | None:

@@ -14,6 +14,12 @@ Attempt n tests each claim at 0.005 / 2^n, looks included. Looks, one-sided, on 
     m seeds    exact permutation test, m the smallest that can reach its level                                level / 4
     10 seeds   exact permutation test                                                                         level / 2
 
+A failure that comes and goes is compared by Fisher's exact test after 8, 16, 24 and 40 seeds (0.1, 0.2, 0.3 and 0.4 of the
+level), with a difference of the rates above half that of the ends.
+
+Where the ends showed that seeds move all variants alike (`pairing`), the looks are sign-flip tests of the differences on the
+same seeds instead: after the fewest pairs that can reach half the level (10 for attempt 1), and after 4 more.
+
 A claim is given up before its last look when the sick side is not even worse after 3 seeds, or its jump is at most half the
 gap after m seeds: that costs power, never error.
 """
@@ -22,20 +28,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from bisect_train.core.changes import Point
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.end_terms import Ends
-from bisect_train.verdict.evidence import is_metric_fine
+from bisect_train.verdict.evidence import failures_and_passes, is_metric_fine
 from bisect_train.verdict.outcome import Observation, OutcomeKind
 from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import (
+    fisher_p,
     is_near_normal,
     permutation_p,
     pooled_sd,
+    sign_flip_p,
     smallest_group_for,
     summarise,
     t_upper_tail,
@@ -45,6 +53,8 @@ LEVEL = 0.005
 NUM_FIRST_PAIRS = 3
 NUM_LAST_PAIRS = 10
 NUM_SYMPTOM_PAIRS = 2
+MORE_PAIRS = 4  # of the second look at pairs
+RATE_LOOKS = ((8, 0.1), (16, 0.2), (24, 0.3), (40, 0.4))  # seeds, share of the level
 NORMALITY_LEVEL = 0.2  # at 0.05 exponential noise passed often enough to break the t look 5 times more than its level
 
 
@@ -82,7 +92,7 @@ class ClaimResult:
         claim: the comparison.
         status: see ClaimStatus.
         num_seeds: seeds that it needs by now (the next look), or rested on.
-        how: `bitwise`, `metric`, `symptom`, `t`, `permutation`, or "".
+        how: `bitwise`, `metric`, `symptom`, `rates`, `paired`, `t`, `permutation`, or "".
         p_value: of the look that decided, or None.
         jump: sick - healthy, positive when worse, in the metric's unit; None without values.
         reason: one sentence.
@@ -127,7 +137,8 @@ def examine_claim(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, 
     if broken is not None:
         return ClaimResult(claim, ClaimStatus.UNBUILDABLE, num, reason=broken.outcome.reason)
     if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
-        return _test_symptom(claim, runs, ends)
+        is_flaky = ends.is_flaky
+        return _test_rates(claim, runs, ends, level=LEVEL / 2**attempt) if is_flaky else _test_symptom(claim, runs, ends)
     exact = _test_bitwise(claim, runs, ends, metric)
     if exact is not None:
         return exact
@@ -158,6 +169,22 @@ def _test_symptom(claim: Claim, runs: ProofRuns, ends: Ends) -> ClaimResult:
         return ClaimResult(claim, ClaimStatus.OPEN, NUM_SYMPTOM_PAIRS, how="symptom")
     reason = f"{len(sick)} of {len(sick)} fail, {len(healthy)} of {len(healthy)} do not"
     return ClaimResult(claim, ClaimStatus.HELD, num, how="symptom", reason=reason)
+
+
+def _test_rates(claim: Claim, runs: ProofRuns, ends: Ends, *, level: float) -> ClaimResult:
+    """Return HELD if the sick side fails more often (Fisher's exact test) and by more than half the difference of the ends."""
+    num = min(len(runs.of_point[point]) for point in (claim.healthy, claim.sick))
+    for look, share in RATE_LOOKS:
+        if num < look:
+            return ClaimResult(claim, ClaimStatus.OPEN, look, how="rates")
+        healthy, sick = (failures_and_passes(runs.of_point[point][:look], ends) for point in (claim.healthy, claim.sick))
+        jump, p_value = (sick[0] - healthy[0]) / look, fisher_p(sick, healthy)
+        said = f"{sick[0]} of {look} runs fail against {healthy[0]} of {look}"
+        if p_value <= level * share and jump > ends.gap / 2.0:
+            return ClaimResult(claim, ClaimStatus.HELD, look, how="rates", p_value=p_value, jump=jump, reason=said)
+        if jump <= ends.gap / 4.0:
+            break
+    return ClaimResult(claim, ClaimStatus.FAILED, look, how="rates", jump=jump, reason=said)
 
 
 def _test_metric(claim: Claim, runs: ProofRuns, metric: Metric, num: int) -> ClaimResult:
@@ -204,6 +231,9 @@ def _test_values(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, l
         jump = sick[0] - healthy[0]
         status = ClaimStatus.HELD if jump > half_gap else ClaimStatus.FAILED
         return ClaimResult(claim, status, 1, how="value", jump=sign * jump, reason="seeds change nothing: one run each")
+    if ends.are_paired:
+        result = _test_pairs(claim, healthy, sick, half_gap, level=level)
+        return replace(result, jump=None if result.jump is None else sign * result.jump)
     num = min(len(healthy), len(sick))
     jump = summarise(sick).mean - summarise(healthy).mean
     for look in _looks_at(level):
@@ -217,6 +247,24 @@ def _test_values(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, l
             break
     reason = f"{num} + {num} fresh runs show no worsening by more than half the gap"
     return ClaimResult(claim, ClaimStatus.FAILED, num, how="permutation", jump=sign * jump, reason=reason)
+
+
+def _test_pairs(claim: Claim, healthy: Sequence[float], sick: Sequence[float], half_gap: float, *, level: float) -> ClaimResult:
+    """Return what the differences on the same seeds show: exact sign-flip tests of sick - healthy > gap / 2 at two looks."""
+    differences = [after - before for before, after in zip(healthy, sick, strict=False)]
+    jump = summarise(differences).mean
+    first = math.ceil(math.log2(2.0 / level))  # the fewest pairs that can reach half the level
+    for look in (first, first + MORE_PAIRS):
+        if len(differences) < look:
+            return ClaimResult(claim, ClaimStatus.OPEN, look, jump=jump)
+        shifted = [value - half_gap for value in differences[:look]]
+        p_value = sign_flip_p(shifted)
+        if p_value <= level / 2.0:
+            return ClaimResult(claim, ClaimStatus.HELD, look, how="paired", p_value=p_value, jump=jump)
+        if summarise(shifted).mean <= 0.0:
+            break
+    reason = f"{look} pairs of fresh runs show no worsening by more than half the gap"
+    return ClaimResult(claim, ClaimStatus.FAILED, look, how="paired", jump=jump, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)

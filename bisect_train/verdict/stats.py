@@ -1,6 +1,7 @@
 """Small statistics: summaries, exact permutation tests, bounds. All one-sided, in the direction `worse is larger`.
 
-Sources: permutation test, Fisher 1935 (all C(n+m, n) relabelings, no normality); t bounds, Student 1908; Shapiro-Wilk 1965.
+Sources: exact test of two rates, Fisher 1934; permutation test, Fisher 1935 (all C(n+m, n) relabelings, no normality); t
+bounds, Student 1908; Shapiro-Wilk 1965.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 MAX_RELABELINGS = 200_000
+MAX_FLIPS = 20
 OUTLIER_RATIO = 3.0
+MIN_FOR_MEDIAN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,9 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def typical_sd(values: Sequence[float]) -> float:
-    """Return the standard deviation, or the one that the median deviation gives where a few values lie far outside it."""
+    """Return the standard deviation, or the one that the median deviation gives where a few of many lie far outside it."""
+    if len(values) < MIN_FOR_MEDIAN:  # two of three values are often close by chance
+        return summarise(values).sd
     by_median = 1.4826 * median(abs(value - median(values)) for value in values)
     sd = summarise(values).sd
     return by_median if 0.0 < OUTLIER_RATIO * by_median < sd else sd
@@ -50,6 +55,17 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
     squares = math.fsum(math.fsum((v - summarise(group).mean) ** 2 for v in group) for group in groups)
     dof = sum(len(group) - 1 for group in groups)
     return (math.sqrt(squares / dof) if dof > 0 else 0.0, dof)
+
+
+def fisher_p(high: tuple[int, int], low: tuple[int, int]) -> float:
+    """Return the one-sided p of `high` failing more often than `low`; both are (failures, passes). Exact."""
+    num_high, num_low, num_failed = sum(high), sum(low), high[0] + low[0]
+    total = special.comb(num_high + num_low, num_failed, exact=True)
+    worse = range(high[0], min(num_high, num_failed) + 1)
+    ways = sum(
+        special.comb(num_high, failed, exact=True) * special.comb(num_low, num_failed - failed, exact=True) for failed in worse
+    )
+    return float(ways / total)
 
 
 def permutation_p(low: Sequence[float], high: Sequence[float]) -> float:
@@ -85,6 +101,28 @@ def _relabelings(num_values: int, num_high: int) -> NDArray[np.int8]:
     order = np.tile(np.arange(num_values, dtype=np.int8), (20_000, 1))
     shuffled = np.random.default_rng(0).permuted(order, axis=1)
     return np.asarray(shuffled[:, :num_high], dtype=np.int8)
+
+
+def sign_flip_p(differences: Sequence[float]) -> float:
+    """Return the one-sided p of paired differences being larger than 0: share of sign patterns with at least their sum. Exact.
+
+    Raises:
+        ValueError: more than 20 differences.
+    """
+    if len(differences) > MAX_FLIPS:
+        raise ValueError(f"at most {MAX_FLIPS} differences, got {len(differences)}")
+    sums = np.zeros(1)
+    for difference in differences:
+        sums = np.concatenate([sums + difference, sums - difference])
+    total = math.fsum(differences)
+    return float(np.mean(sums >= total - 1e-12 * max(1.0, float(np.abs(sums).max()))))
+
+
+def correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Pearson's correlation of pairs, 0 where one side has no spread."""
+    sides = [np.asarray(values) - np.mean(values) for values in (first, second)]
+    scale = math.sqrt(float(sides[0] @ sides[0]) * float(sides[1] @ sides[1]))
+    return float(sides[0] @ sides[1]) / scale if scale > 0 else 0.0
 
 
 def smallest_group_for(level: float) -> int:
@@ -131,6 +169,12 @@ def is_near_normal(groups: Sequence[Sequence[float]], *, min_num: int = 16, leve
             residuals += [(v - mean) * math.sqrt(len(group) / (len(group) - 1)) for v in group]
     if len(residuals) < min_num or max(residuals) == min(residuals):
         return False
+    return _shapiro_p(tuple(residuals)) > level
+
+
+@lru_cache(maxsize=256)
+def _shapiro_p(residuals: tuple[float, ...]) -> float:
+    """Return the p value of Shapiro and Wilk's test; remembered, since a plan asks for the same ones after every run."""
     from scipy.stats import shapiro  # half a second to import, and needed in a proof only
 
-    return float(shapiro(residuals).pvalue) > level
+    return float(shapiro(residuals).pvalue)

@@ -21,9 +21,11 @@ class World:
     mean_of: Callable[[Point], float]
     offset_sd: float = 0.0
     noise_sd: float = 1.0
+    seed_sd: float = 0.0  # of what the same seed adds to every variant
     outlier_share: float = 0.0
     is_broken: Callable[[Point], bool] = lambda point: False
     signature_of: Callable[[Point], str] = lambda point: ""
+    failure_rate_of: Callable[[Point], float] = lambda point: 1.0  # of points with a signature
     class_of: Callable[[Point], str | None] = lambda point: None
     repeats_bitwise: bool = True
     unbuildable: dict[Point, str] = field(default_factory=dict)
@@ -32,18 +34,26 @@ class World:
     def run(self, request: Request) -> Observation:
         """Return what a probe at this request shows; the same request gives the same result."""
         return Observation(
-            request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, self._outcome(request)
+            request.point,
+            request.seed_idx,
+            request.repeat,
+            request.attempt,
+            request.proof_of,
+            self._outcome(request),
+            request.part,
         )
 
     def _outcome(self, request: Request) -> Outcome:
         point = request.point
         if self.is_broken(point):
             return Outcome(OutcomeKind.FAILED, signature="ImportError: broken", reason="ImportError")
-        if signature := self.signature_of(point):
+        signature = self.signature_of(point)
+        if signature and self._rng("failure", request).random() < self.failure_rate_of(point):
             return Outcome(OutcomeKind.FAILED, signature=signature, reason=signature)
         cls = self.class_of(point) or point.to_text()
         rng = self._rng(cls, request.seed_idx)
         value = self.mean_of(point) + self.offset_sd * self._rng("offset", cls).normal() + self.noise_sd * rng.normal()
+        value += self.seed_sd * self._rng("seed", request.seed_idx).normal()
         if self.outlier_share and self._rng("outlier", cls, request.seed_idx).random() < self.outlier_share:
             value += 20 * self._rng("size", cls, request.seed_idx).normal()
         again = "" if self.repeats_bitwise else f":{request.repeat}"

@@ -259,7 +259,7 @@ def test_plan_with_inert_seeds_needs_one_run_per_version() -> None:
 
 def test_plan_names_a_change_outside_the_paths_rather_than_an_innocent_one_inside() -> None:
     world = step_world(12, 5, 15.0, seed=3)
-    inside = Rules(12, EndRules(METRIC), unlikely=frozenset(set(range(12)) - {2, 8, 11}))
+    inside = Rules(12, EndRules(METRIC), prior_nats=dict.fromkeys(set(range(12)) - {2, 8, 11}, np.log(0.001)))
     solved = solve(world, inside)
     assert (solved.answer.status, culprits_of(solved)) == ("isolated", [(5,)])
     world = step_world(12, 8, 15.0, seed=3)
@@ -361,8 +361,8 @@ def test_plan_with_probes_that_finish_in_any_order_always_goes_on(seed: int) -> 
         if plan.answer is not None:
             return
         assert plan.wanted, "a plan without an answer must want something"
-        done = {(run.point, run.seed_idx, run.repeat, run.attempt) for run in observations}
-        assert not done & {(want.point, want.seed_idx, want.repeat, want.attempt) for want in plan.wanted}
+        done = {(run.point, run.seed_idx, run.repeat, run.attempt, run.part) for run in observations}
+        assert not done & {(want.point, want.seed_idx, want.repeat, want.attempt, want.part) for want in plan.wanted}
         assert len(set(plan.wanted)) == len(plan.wanted)
         assert not any(want.point in unbuildable for want in plan.wanted)
         running = [request for request in running if request in plan.wanted]

@@ -172,14 +172,32 @@ def test_ends_with_a_failure_that_comes_back_are_a_symptom() -> None:
     assert (ends.status, ends.criterion, ends.signature) == (EndsStatus.SEPARATED, Criterion.SYMPTOM, "boom")
 
 
-@pytest.mark.parametrize("other", [failed(BAD, 1, "another"), measured(BAD, 1, 0.0)])
-def test_ends_with_a_failure_that_does_not_come_back_are_flaky(other: Observation) -> None:
-    assert prove_ends(end_runs(GOOD, TIGHT[:3]), [failed(BAD, 0), other], RULES).status is EndsStatus.FLAKY
+def coming_and_going(point: Point, num_failed: int, num_passed: int) -> list[Observation]:
+    """Return runs on distinct seeds, the failing ones spread among them."""
+    num = num_failed + num_passed
+    failing = {idx * num // num_failed for idx in range(num_failed)}
+    return [failed(point, idx) if idx in failing else measured(point, idx, 0.0) for idx in range(num)]
 
 
-def test_ends_with_a_good_end_that_fails_too_are_flaky() -> None:
-    good = [measured(GOOD, 0, 0.0), failed(GOOD, 1)]
-    assert prove_ends(good, [failed(BAD, idx) for idx in range(3)], RULES).status is EndsStatus.FLAKY
+def test_ends_with_a_failure_of_another_kind_are_flaky() -> None:
+    bad = [failed(BAD, 0), failed(BAD, 1, "another")]
+    ends = prove_ends(end_runs(GOOD, TIGHT[:3]), bad, RULES)
+    assert ends.status is EndsStatus.FLAKY and "another way on seed 1" in ends.reason
+
+
+def test_ends_with_a_failure_that_comes_and_goes_are_compared_by_their_rates() -> None:
+    good = [measured(GOOD, idx, 0.0) for idx in range(24)]
+    few = prove_ends(good[:8], coming_and_going(BAD, 4, 4), RULES)
+    assert few.status is EndsStatus.OPEN and few.wanted[0].seed_idx == 8
+    ends = prove_ends(good, coming_and_going(BAD, 8, 8), RULES)
+    assert (ends.status, ends.is_flaky, ends.bad_counts, ends.gap) == (EndsStatus.SEPARATED, True, (8, 8), 0.5)
+    weak = prove_ends(good, coming_and_going(BAD, 4, 20), RULES)
+    assert weak.status is EndsStatus.FLAKY and "4 of 24" in weak.reason
+
+
+def test_ends_where_the_good_end_fails_more_often_are_better() -> None:
+    good = [measured(GOOD, 23, 0.0), *(failed(GOOD, idx) for idx in range(1, 23)), measured(GOOD, 0, 0.0)]
+    assert prove_ends(good, coming_and_going(BAD, 2, 22), RULES).status is EndsStatus.BETTER
 
 
 def test_ends_with_untestable_good_seeds_do_not_pass_as_never_failing() -> None:
@@ -189,8 +207,10 @@ def test_ends_with_untestable_good_seeds_do_not_pass_as_never_failing() -> None:
 
 def test_ends_by_criterion_symptom_without_a_failure_are_not_reproduced() -> None:
     rules = EndRules(LOSS, criterion=Criterion.SYMPTOM)
-    ends = prove_ends(end_runs(GOOD, TIGHT[:3]), end_runs(BAD, shifted(TIGHT[:3], 9.0)), rules)
-    assert ends.status is EndsStatus.UNCLEAR
+    values = shifted([0.0] * 8, 9.0)
+    assert prove_ends(end_runs(GOOD, TIGHT[:3]), end_runs(BAD, values[:3]), rules).status is EndsStatus.OPEN
+    ends = prove_ends(end_runs(GOOD, TIGHT[:3]), end_runs(BAD, values), rules)
+    assert ends.status is EndsStatus.UNCLEAR and "31%" in ends.reason
 
 
 def judged(point: Point, seed_idx: int, status: int) -> Observation:
@@ -198,21 +218,35 @@ def judged(point: Point, seed_idx: int, status: int) -> Observation:
     return Observation(point, seed_idx, 0, 0, -1, Outcome(kind, signature="judged bad" if status else "", judge=status))
 
 
-def test_ends_that_a_judge_calls_good_are_the_same_after_three_seeds_only() -> None:
+def test_ends_that_a_judge_calls_good_are_the_same_after_all_seeds_only() -> None:
     rules = EndRules(LOSS, has_judge=True)
     good = [judged(GOOD, 0, 0)]
     assert prove_ends(good, [judged(BAD, 0, 0)], rules).status is EndsStatus.OPEN
-    assert prove_ends(good, [judged(BAD, idx, 0) for idx in range(3)], rules).status is EndsStatus.SAME
-    assert prove_ends(good, [judged(BAD, 0, 0), judged(BAD, 1, 1)], rules).status is EndsStatus.FLAKY
+    assert prove_ends(good, [judged(BAD, idx, 0) for idx in range(3)], rules).status is EndsStatus.OPEN
+    same = prove_ends(good, [judged(BAD, idx, 0) for idx in range(8)], rules)
+    assert same.status is EndsStatus.SAME and "fewer than 31% of the runs" in same.reason
+
+
+def test_ends_with_a_good_end_judged_bad_once_are_compared_by_their_rates() -> None:
+    rules = EndRules(LOSS, has_judge=True)
+    good = [judged(GOOD, idx, idx == 0) for idx in range(8)]
+    assert prove_ends(good[:1], [], rules).status is EndsStatus.OPEN
+    ends = prove_ends(good, [judged(BAD, idx, 1) for idx in range(8)], rules)
+    assert (ends.status, ends.good_counts, ends.bad_counts) == (EndsStatus.SEPARATED, (1, 7), (8, 0))
+    always = [judged(GOOD, idx, 1) for idx in range(3)]
+    assert prove_ends(always, [judged(BAD, 0, 1)], rules).status is EndsStatus.GOOD_UNTESTABLE
 
 
 def test_ends_with_a_good_end_that_crashes_cannot_be_tested() -> None:
     assert prove_ends([failed(GOOD, 0)], [], RULES).status is EndsStatus.GOOD_UNTESTABLE
 
 
-def test_ends_with_a_bad_end_that_crashes_in_a_later_seed_are_flaky() -> None:
+def test_ends_with_a_bad_end_that_crashes_in_a_later_seed_ask_how_often() -> None:
     bad = [measured(BAD, 0, 5.0), failed(BAD, 1)]
-    assert prove_ends(end_runs(GOOD, TIGHT[:3]), bad, RULES).status is EndsStatus.FLAKY
+    ends = prove_ends(end_runs(GOOD, TIGHT[:3]), bad, RULES)
+    assert (ends.status, ends.criterion) == (EndsStatus.OPEN, Criterion.SYMPTOM)
+    by_value = EndRules(LOSS, criterion=Criterion.STATISTICAL)
+    assert prove_ends(end_runs(GOOD, TIGHT[:3]), bad, by_value).status is EndsStatus.FLAKY
 
 
 @pytest.mark.parametrize("any_change", [False, True])

@@ -128,3 +128,11 @@ def test_evidence_of_a_coarse_metric_is_no_equality() -> None:
         bad_values={0: 0.7, 1: 0.7, 2: 0.7},
     )
     assert judge_variant([measured(Point(2), 0, 0.8, digest="x:0")], ends, LOSS).verdict is VerdictKind.OTHER
+
+
+@pytest.mark.parametrize(("value", "kind"), [(14.0, "bad"), (-6.0, "good")])
+def test_evidence_of_a_value_beyond_an_end_speaks_for_that_end(value: float, kind: str) -> None:
+    """A later change may make up for part of it: worse than the bad end is bad, but no certainty."""
+    item = judge_variant([measured(AT, 0, value)], ENDS, LOSS)
+    assert item.verdict.value == kind and abs(item.nats) == pytest.approx(math.log(20.0))
+    assert "than at the" in item.reason

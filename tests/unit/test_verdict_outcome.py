@@ -6,7 +6,14 @@ import pytest
 
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint, JudgeResult, MetricSeries, RankRecord, StepRecord
 from bisect_train.core.question import Metric
-from bisect_train.verdict.outcome import OutcomeKind, digest_fingerprint, judge_outcome, metric_values, reduce_values
+from bisect_train.verdict.outcome import (
+    OutcomeKind,
+    digest_fingerprint,
+    judge_outcome,
+    metric_values,
+    recorded_metric,
+    reduce_values,
+)
 
 STOPPED = Ending(EndingKind.STOPPED)
 
@@ -67,6 +74,14 @@ def test_metric_values_of_the_log_win_over_the_recorder() -> None:
 def test_digest_changes_with_one_bit_of_the_loss() -> None:
     assert digest_fingerprint(fingerprint_of(1.0), "loss") == digest_fingerprint(fingerprint_of(1.0), "loss")
     assert digest_fingerprint(fingerprint_of(1.0), "loss") != digest_fingerprint(fingerprint_of(math.nextafter(1.0, 2)), "loss")
+
+
+def test_recorded_metrics_of_time_and_memory_are_judged_by_their_extremes() -> None:
+    steps = tuple(StepRecord(idx, loss=1.0, step_s=seconds) for idx, seconds in enumerate((None, 0.3, 0.2, 0.4)))
+    fingerprint = Fingerprint(Ending(EndingKind.STOPPED), (RankRecord(0, steps),))
+    outcome = judge_outcome(fingerprint, recorded_metric("step_s"))
+    assert outcome.value == 0.2
+    assert recorded_metric("cuda_mib").reduce == "max" and recorded_metric("loss") == Metric()
 
 
 def test_digest_ignores_memory_unless_memory_is_the_metric() -> None:
