@@ -38,11 +38,11 @@ class CommitStates:
         commit = self._merger.state_of(self._heads_of(point.prefix))
         tree = start = self.tree_of(commit)
         for idx in reversed(point.minus):
-            before, after = self._delta_of(idx)
+            before, after = self.delta_of(idx)
             what = f"{self._name_of(idx)} cannot be left out"
             tree = self._merger.pick(tree, before=after, after=before, what=what)
         for idx in point.plus:
-            before, after = self._delta_of(idx)
+            before, after = self.delta_of(idx)
             what = f"{self._name_of(idx)} cannot be added"
             tree = self._merger.pick(tree, before=before, after=after, what=what)
         if tree == start:
@@ -69,7 +69,7 @@ class CommitStates:
     def _heads_of(self, prefix: int) -> tuple[str, ...]:
         return self._range.heads[prefix - 1] if prefix else (self._range.base,)
 
-    def _delta_of(self, idx: int) -> tuple[str, str]:
+    def delta_of(self, idx: int) -> tuple[str, str]:
         """Return the trees before and after a commit's own change."""
         return self._merger.before_of(self._range.parents[idx]), self.tree_of(self._range.commits[idx])
 

@@ -9,13 +9,15 @@ would be blamed for it. Everything is read by a handful of git commands, none of
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bisect_train.changes.linear import linearise
 from bisect_train.changes.plumbing import GitCommandError, fields_of, printable
 from bisect_train.changes.repository import HEX_COMMIT, Repository
 from bisect_train.core.changes import Change, ChangeKind
-from bisect_train.core.errors import RevisionError
+from bisect_train.core.errors import InputError, RevisionError
 from bisect_train.core.question import Range
 
 _FORMAT = "--format=tformat:%H%x00%P%x00%an%x00%ad%x00%s"
@@ -39,6 +41,7 @@ class CommitRange:
         heads: for each commit, the commits whose ancestors make up the prefix that ends there; one on a main line.
         parents: for each commit, the parents that its own change starts from; only the first on a main line.
         unlikely: indices of commits that touch none of the paths that were asked about.
+        merges: indices of commits with two parents or more.
     """
 
     base: str
@@ -51,6 +54,7 @@ class CommitRange:
     heads: tuple[tuple[str, ...], ...] = ()
     parents: tuple[tuple[str, ...], ...] = ()
     unlikely: frozenset[int] = frozenset()
+    merges: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ def commit_range(repository: Repository, asked: Range) -> CommitRange:
 
 
 def _unlikely(repository: Repository, asked: Range, commits: tuple[str, ...]) -> frozenset[int]:
-    touching = _touching(repository, asked)
+    touching = touching_commits(repository, asked)
     unlikely = frozenset(idx for idx, commit in enumerate(commits) if commit not in touching)
     if len(unlikely) == len(commits):
         shown = ", ".join(asked.paths)
@@ -116,6 +120,7 @@ def _range_of(
         skipped=frozenset(idx + 1 for idx, (commit, heads) in enumerate(line) if commit in skips and commit in heads),
         heads=tuple(heads for _, heads in line),
         parents=tuple(entry.parents[:num_parents] for entry in chosen),
+        merges=frozenset(idx for idx, entry in enumerate(chosen) if len(entry.parents) > 1),
     )
 
 
@@ -196,7 +201,12 @@ def _good_above(repository: Repository, base: str, goods: tuple[str, ...]) -> st
     return next(good for good in goods if repository.git.succeeds("merge-base", "--is-ancestor", base, good))
 
 
-def _touching(repository: Repository, asked: Range) -> frozenset[str]:
+def touching_commits(repository: Repository, asked: Range, *, option: str = "--path ") -> frozenset[str]:
+    """Return the commits of a range that touch one of its paths; `option` is what an error calls them.
+
+    Raises:
+        RevisionError: git cannot read a path.
+    """
     # git does not tidy `./` and `src/` itself where there is no working tree
     tidy = [posixpath.normpath(path) for path in asked.paths]
     globs = [":(top,glob)" + ("**" if path == "." else path) for path in tidy]
@@ -207,7 +217,7 @@ def _touching(repository: Repository, asked: Range) -> frozenset[str]:
         if error.is_machine_trouble:
             raise
         rule = "a path is a glob relative to the top of the repository"
-        raise RevisionError(f"--path {' '.join(asked.paths)}: {error.message}", hint=rule) from error
+        raise RevisionError(f"{option}{' '.join(asked.paths)}: {error.message}", hint=rule) from error
 
 
 def _skips(repository: Repository, asked: Range) -> frozenset[str]:
@@ -235,6 +245,37 @@ def resolve_skips(repository: Repository, texts: tuple[str, ...]) -> tuple[str, 
             found += repository.git.text("rev-list", last, f"^{first}").split()
     _check_commits(repository, found)
     return tuple(dict.fromkeys(found))
+
+
+def read_skip_file(repository: Repository, path: Path) -> tuple[str, ...]:
+    """Return the commits, 40 hex digits, that a file names: a revision or a range A..B a line; `#` begins a comment.
+
+    Raises:
+        InputError: the file cannot be read.
+        RevisionError: a revision is unknown; names file and line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        raise InputError(f"--skip-file {path} cannot be read: {error.strerror}", hint="it holds a revision a line") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--skip-file {path} is not UTF-8 text", hint="it holds a revision a line") from None
+    # a branch may have a # in its name, but no blank before it
+    revs = [(number, re.sub(r"(^|\s)#.*", "", line).strip()) for number, line in enumerate(lines, start=1)]
+    found = [(number, rev) for number, rev in revs if rev]
+    try:
+        return resolve_skips(repository, tuple(rev for _, rev in found))
+    except RevisionError:
+        for number, rev in found:  # which one is it?
+            _resolve_line(repository, rev, place=f"{path}:{number}")
+        raise
+
+
+def _resolve_line(repository: Repository, rev: str, *, place: str) -> None:
+    try:
+        resolve_skips(repository, (rev,))
+    except RevisionError as error:
+        raise RevisionError(f"{place}: {error.message}", hint=error.hint) from None
 
 
 def _check_commits(repository: Repository, commits: list[str]) -> None:

@@ -10,7 +10,9 @@ import shlex
 
 from bisect_train.changes.commit_states import CommitStates
 from bisect_train.changes.config import ConfigDiff, diff_configs
+from bisect_train.changes.fixup import Fixups, FixupUse
 from bisect_train.changes.history import CommitRange, commit_range, single_commit
+from bisect_train.changes.merge import ConflictError
 from bisect_train.changes.packs import (
     MAX_RANGE_BYTES,
     MAX_RANGE_COMMITS,
@@ -21,10 +23,13 @@ from bisect_train.changes.packs import (
     list_tree_objects,
     num_bytes_of,
 )
-from bisect_train.changes.plumbing import decode
+from bisect_train.changes.plumbing import decode, printable
+from bisect_train.changes.priors import Priors, weigh_changes
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.submodules import Submodule, SubmoduleFinder
+from bisect_train.changes.worktree import write_commit
 from bisect_train.core.changes import GOOD_END, Change, FilePatch, Point, Variant, make_point
+from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.probe import Pack
 from bisect_train.core.question import Question
 
@@ -40,6 +45,7 @@ def build_space(repository: Repository, question: Question) -> ChangeSpace:
     Raises:
         RevisionError: the commits are no range.
         RecipeError: a config file cannot be used.
+        InputError: a rule for priors cannot be read.
     """
     asked = question.range
     is_single = asked.goods == (asked.bad,)
@@ -48,7 +54,9 @@ def build_space(repository: Repository, question: Question) -> ChangeSpace:
     if question.good_config and question.bad_config:
         override = question.override if OVERRIDES in question.command else ""
         configs = diff_configs(question.good_config, question.bad_config, override=override)
-    return ChangeSpace(repository, question, commits=commits, configs=configs)
+    space = ChangeSpace(repository, question, commits=commits, configs=configs)
+    space.priors = weigh_changes(repository, asked, space.changes, texts=question.priors, unlikely=space.unlikely)
+    return space
 
 
 class ChangeSpace:
@@ -64,8 +72,10 @@ class ChangeSpace:
         changes: commits, then config keys; each after what it needs.
         skipped: prefix numbers that must not be run.
         unlikely: indices of changes outside what was asked about (`--path`); they are candidates of last resort.
+        priors: prior weights of the changes.
         good_is_base: whether prefix 0 is the good end as it was given; else `GOOD_END` is.
         commits: the candidates and their ends.
+        fixups: patch files that are laid over the states that take them, as they were named.
     """
 
     def __init__(self, repository: Repository, question: Question, *, commits: CommitRange, configs: ConfigDiff | None) -> None:
@@ -73,6 +83,7 @@ class ChangeSpace:
         self.changes: tuple[Change, ...] = commits.changes + (configs.changes if configs else ())
         self.skipped = commits.skipped
         self.unlikely = commits.unlikely
+        self.priors = Priors()
         self.good_is_base = commits.good_is_base
         self._repository = repository
         self._question = question
@@ -82,6 +93,8 @@ class ChangeSpace:
         self._shelf = PackShelf(repository.home / "packs" / repository.key)
         self._anchors: tuple[frozenset[str], ObjectList] | None = None
         self._variants: dict[Point, Variant] = {}
+        self.fixups = tuple(fixup.path for fixup in question.fixups)
+        self._fixups = Fixups(repository.git, question.fixups, folder=repository.home / "fixups")
 
     @property
     def repo_key(self) -> str:
@@ -128,21 +141,38 @@ class ChangeSpace:
     def reproduce(self, point: Point) -> tuple[str, ...]:
         """Return the git commands by which a person gets a set's tree; what the configs add is not in them."""
         point = self._canonical(point)
-        if point == GOOD_END:
-            return self._checkout(self.commits.good)
-        part = self._commit_part(point)
-        commands = self._states.commands_for(part)
-        return commands or self._checkout(self._states.state_of(part)[0])
+        commit, tree = self._base_of(point)
+        commands = () if point == GOOD_END else self._states.commands_for(self._commit_part(point))
+        return (*(commands or self._checkout(commit)), *self._fixups.commands(tree))
+
+    def survey_fixups(self) -> tuple[FixupUse, ...]:
+        """Return how many commits of the range, its ends included, take each fixup; of a long range, of a sample of it."""
+        ends = () if self.good_is_base else (self.commits.good,)
+        return self._fixups.survey(tuple(dict.fromkeys((*ends, self.commits.base, *self.commits.commits, self.commits.bad))))
+
+    def fixups_at(self, point: Point) -> tuple[bool, ...]:
+        """Return for each fixup whether the state of a set of changes has it.
+
+        Raises:
+            UnbuildableError: the set cannot be built.
+        """
+        return self._fixups.fix(self._base_of(self._canonical(point))[1]).applied
 
     def files_of(self, idx: int) -> tuple[str, ...]:
-        """Return the files that a commit change touches, against its first parent; () for other kinds of change."""
+        """Return the files that a commit change touches; () for other kinds of change.
+
+        On a main line a merge touches what it brought in, elsewhere what its author changed beyond merging.
+        """
         if idx >= len(self.commits.commits):
             return ()
-        commit = self.commits.commits[idx]
-        listed = self._repository.git.attempt(
-            "diff-tree", "-r", "-m", "--root", "--first-parent", "--no-commit-id", "--name-only", "-z", commit
-        )
-        return tuple(dict.fromkeys(path for path in decode(listed.stdout).split("\0") if path))
+        try:
+            before, after = self._states.delta_of(idx)
+        except ConflictError as error:
+            return error.files
+        except UnbuildableError:
+            return ()
+        listed = self._repository.git.attempt("diff-tree", "-r", "--name-only", "-z", before, after)
+        return tuple(path for path in decode(listed.stdout).split("\0") if path)
 
     def _checkout(self, commit: str) -> tuple[str, ...]:
         if self._repository.has_own(commit):
@@ -175,14 +205,18 @@ class ChangeSpace:
         chosen.update(idx for idx in point.plus if idx >= num)
         return tuple(self.changes[idx] for idx in sorted(chosen))
 
-    def _build(self, point: Point) -> Variant:
+    def _base_of(self, point: Point) -> tuple[str, str]:
+        """Return the commit and the tree of a canonical set, before any fixup."""
         if point == GOOD_END:
-            commit, tree = self.commits.good, self._states.tree_of(self.commits.good)
-        else:
-            commit, tree = self._states.state_of(self._commit_part(point))
+            return self.commits.good, self._states.tree_of(self.commits.good)
+        return self._states.state_of(self._commit_part(point))
+
+    def _build(self, point: Point) -> Variant:
+        commit, tree = self._base_of(point)
         chosen = self._config_part(point)
         if self._repository.is_partial:
             self._check_complete(tree)
+        commit, tree = self._fix(commit, tree)
         command, config = self._apply_config(chosen)
         return Variant(
             tree=tree,
@@ -194,6 +228,14 @@ class ChangeSpace:
             env=self._question.env,
             data=self._question.data,
         )
+
+    def _fix(self, commit: str, tree: str) -> tuple[str, str]:
+        """Return commit and tree with the fixups that apply; a synthetic commit on top of the given one, if any does."""
+        fixed = self._fixups.fix(tree)
+        if fixed.tree == tree:
+            return commit, tree
+        message = f"bisect-train: {commit[:12]} with {', '.join(map(printable, self._fixups.names(fixed.applied)))}"
+        return write_commit(self._repository.git, fixed.tree, message=message, parents=(commit,)), fixed.tree
 
     def _apply_config(self, chosen: tuple[Change, ...]) -> tuple[tuple[str, ...], FilePatch | None]:
         """Return the command and the config file; keys given on the command line leave the file as the good end has it."""

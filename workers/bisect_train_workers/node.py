@@ -1,8 +1,8 @@
 """The folders that a node keeps between probes, and what a full or read-only disk is called.
 
 `BISECT_TRAIN_NODE_HOME`, else the platform's cache folder, holds one folder per repository (mirror and checkout slots),
-one short-lived folder per probe and the locks of the ports in use. Nothing here is worth keeping: it may be deleted
-whenever no probe runs. It must never lie in, or point into, the user's repository.
+one short-lived folder per probe and the locks of the ports in use. Nothing here is worth keeping, but what `--keep` put
+under `kept`: it may be deleted whenever no probe runs. It must never lie in, or point into, the user's repository.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from bisect_train_workers import command, environment, injection
 from bisect_train_workers.checkout import Slot, switch_slot, take_slot
 from bisect_train_workers.data_links import CannotStartError, find_lfs_pointers, link_data
 from bisect_train_workers.gitcmd import GitError
+from bisect_train_workers.kept import NotKeptError, keep_probe
 from bisect_train_workers.mirror import Mirror, PackLoader
 from bisect_train_workers.node import NodeError, NodeHome, disk_errors
 from bisect_train_workers.ports import NoPortError, reserve_port
@@ -87,14 +88,29 @@ def _run_on_node(job: ProbeJob, context: TaskContext) -> ProbeSteps:
         warnings = _switch(slot, mirror, job, context)
         with take_private_folder(context.home, job.id) as private:
             folders = environment.ProbeFolders(private.base, slot.path, private.tmp)
-            try:
-                locks = (slot.lock.fd, private.lock_fd)
-                probe = _prepare(job, folders, locks, port=port, context=context)
-                yield from _run_setup(probe)
-            except (CannotStartError, command.CommandError) as error:
-                return _cannot_start(job, str(error), warnings)
-            result = yield from run_prepared(probe)
+            locks = (slot.lock.fd, private.lock_fd)
+            result = yield from _run_in(folders, job, locks, port=port, context=context)
+            if job.settings.keep:
+                result = _keep(result, folders, context)
     return dataclasses.replace(result, warnings=(*warnings, *result.warnings))
+
+
+def _run_in(
+    folders: environment.ProbeFolders, job: ProbeJob, locks: tuple[int, ...], *, port: int, context: TaskContext
+) -> ProbeSteps:
+    try:
+        probe = _prepare(job, folders, locks, port=port, context=context)
+        yield from _run_setup(probe)
+    except (CannotStartError, command.CommandError) as error:
+        return _cannot_start(job, str(error))
+    return (yield from run_prepared(probe))
+
+
+def _keep(result: ProbeResult, folders: environment.ProbeFolders, context: TaskContext) -> ProbeResult:
+    try:
+        return dataclasses.replace(result, kept=str(keep_probe(context.home, result.job_id, folders)))
+    except NotKeptError as error:
+        return dataclasses.replace(result, warnings=(*result.warnings, str(error)))
 
 
 def _switch(slot: Slot, mirror: Mirror, job: ProbeJob, context: TaskContext) -> list[str]:
@@ -165,6 +181,6 @@ def _run_setup(probe: PreparedProbe) -> Generator[ExecutorEvent, None, None]:
             raise CannotStartError(f"the setup command `{' '.join(arguments)}` failed ({how}): {said}")
 
 
-def _cannot_start(job: ProbeJob, message: str, warnings: Sequence[str]) -> ProbeResult:
+def _cannot_start(job: ProbeJob, message: str) -> ProbeResult:
     fingerprint = Fingerprint(Ending(EndingKind.CANNOT_START, message=message))
-    return ProbeResult(job.id, fingerprint, warnings=tuple(warnings), node=os.uname().nodename)
+    return ProbeResult(job.id, fingerprint, node=os.uname().nodename)
