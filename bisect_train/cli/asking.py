@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import shlex
 import shutil
 import sys
@@ -11,16 +12,19 @@ from pathlib import Path
 
 from bisect_train.changes.config import apply_settings, read_config
 from bisect_train.changes.data import digest_links
-from bisect_train.changes.history import resolve_skips
+from bisect_train.changes.fixup import read_fixup
+from bisect_train.changes.fixup_patch import paths_of
+from bisect_train.changes.history import read_skip_file, resolve_skips
+from bisect_train.changes.priors import read_rule
 from bisect_train.changes.repository import Repository
-from bisect_train.cli.command_check import check_program, check_script
+from bisect_train.cli.command_check import check_program, check_script, script_of
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError, RecipeError, RevisionError
 from bisect_train.core.probe import Rung, RunSettings
 from bisect_train.core.question import ConfigEnd, Limits, Metric, Question, Range
 from bisect_train.core.verdict import Criterion
 from bisect_train.recipe import Recipe, load_recipe
-from bisect_train.verdict.outcome import RECORDED_METRICS
+from bisect_train.verdict.outcome import RECORDED_METRICS, recorded_metric
 
 DEFAULT_RECIPE = "bisect-train.yaml"
 DEFAULT_STEPS = 50
@@ -52,17 +56,21 @@ def ask_question(
     recipe = find_recipe(asked, repository.root)
     command = _command_of(asked, recipe, has_configs=good_config is not None)
     check_program(command[0], repository)
-    check_script(command, repository, commits, recipe)
+    fixups = tuple(read_fixup(path, repository.git) for path in asked.fixup)
+    patched = {path for fixup in fixups for path in paths_of(repository.git, fixup)}
+    if posixpath.normpath(script_of(command)) not in patched:  # a patch may bring the script
+        check_script(command, repository, commits, recipe)
     rung = _rung_of(asked, recipe)
     metric = _metric_of(asked, recipe)
     judge = _judge_of(asked, recipe)
     links = recipe.links_from(repository.root)
+    settings = _settings_of(asked, recipe, repository, rung=rung, metric=metric, judge=judge)
     return Question(
         kind=kind,
         repo=str(repository.root),
         range=commits,
         command=command,
-        settings=_settings_of(asked, recipe, repository, rung=rung, metric=metric, judge=judge),
+        settings=settings,
         rung=rung,
         metric=metric,
         criterion=Criterion.JUDGE if judge else Criterion(asked.criterion),
@@ -74,8 +82,26 @@ def ask_question(
         override=recipe.config.override,
         env=recipe.data.env,
         data=digest_links(links) if links else "",
-        limits=Limits(asked.seeds or 8, asked.max_probes, asked.parallel, asked.confidence, asked.reuse),
+        limits=_limits_of(asked, settings, metric),
+        fixups=fixups,
         executor=asked.address,
+        priors=tuple(read_rule(text).text for text in asked.prior),
+    )
+
+
+def _limits_of(asked: Asked, settings: RunSettings, metric: Metric) -> Limits:
+    if asked.budget_gpu_hours is not None and not settings.gpus:
+        raise InputError(
+            "no probe uses a GPU, so --budget-gpu-hours limits nothing",
+            hint="use --max-probes, or say with --gpus N how many a probe takes",
+        )
+    return Limits(
+        max_seeds=asked.seeds or 8,
+        max_probes=asked.max_probes,
+        parallel=asked.parallel or (1 if metric.name == "step_s" else None),  # times tell nothing where probes compete
+        confidence=asked.confidence,
+        reuse=asked.reuse,
+        gpu_hours=asked.budget_gpu_hours,
     )
 
 
@@ -128,7 +154,7 @@ def _metric_of(asked: Asked, recipe: Recipe) -> Metric:
     if asked.metric in by_name:
         return by_name[asked.metric]
     if asked.metric in RECORDED_METRICS:
-        return Metric(asked.metric)
+        return recorded_metric(asked.metric)
     known = ", ".join([*by_name, *RECORDED_METRICS])
     raise InputError(
         f"unknown metric {asked.metric!r}",
@@ -157,6 +183,7 @@ def _settings_of(
         deterministic=asked.deterministic,
         needs_recorder=not judge and not from_log and Criterion(asked.criterion) is not Criterion.SYMPTOM,
         private=recipe.private,
+        keep=asked.keep,
     )
 
 
@@ -200,5 +227,6 @@ def range_of(repository: Repository, goods: tuple[str, ...], bad: str, asked: As
         raise RevisionError(
             f"good and bad are the same commit {bad_commit[:12]}", hint="there is nothing between them to bisect"
         )
-    skips = resolve_skips(repository, asked.skip)
-    return Range(good_commits, bad_commit, asked.first_parent, asked.path, skips)
+    listed = read_skip_file(repository, asked.skip_file) if asked.skip_file else ()
+    skips = tuple(dict.fromkeys((*resolve_skips(repository, asked.skip), *listed)))
+    return Range(good_commits, bad_commit, asked.first_parent, asked.path, skips, asked.descend)

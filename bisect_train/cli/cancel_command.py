@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from bisect_train.cli.driving import open_desk
+from bisect_train.cli.driving import find_stored, open_desk
 
 
 @click.command("cancel")
@@ -17,7 +17,7 @@ def command(bisection: str) -> int:
       bisect-train cancel 3f2a
     """
     with open_desk() as desk:
-        stored = desk.store.load(bisection)
+        stored = find_stored(desk.store, bisection)
         if not desk.store.is_running(stored.id):
             click.echo(f"bisection {stored.id} is not running (status {stored.status}); nothing to cancel")
             return 0

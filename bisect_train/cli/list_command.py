@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
 import rich_click as click
 from rich.markup import escape
@@ -16,7 +17,7 @@ from bisect_train.store.contract import Store, StoredBisection
 @click.command("list")
 @click.option("--no-color", is_flag=True, help="No colours.")
 def command(no_color: bool) -> int:
-    """List the stored bisections, the newest first.
+    """List the stored bisections, the newest first; those inside a merge below the one that named it.
 
     \b
     Example:
@@ -27,10 +28,23 @@ def command(no_color: bool) -> int:
         table = Table(box=None, pad_edge=False)
         for name in ("id", "created", "status", "question", "answer"):
             table.add_column(name, no_wrap=name in ("id", "created", "status"), overflow="fold")
-        for stored in desk.store.list():
+        for stored in in_order(desk.store.list()):
             table.add_row(*row_of(stored, desk.store))
         console.print(table if table.row_count else "no bisection is stored yet")
     return 0
+
+
+def in_order(every: Sequence[StoredBisection]) -> list[StoredBisection]:
+    """Return the bisections in their order, each with its parts right behind it, the oldest of them first."""
+    known = {stored.id for stored in every}
+    parts: dict[str, list[StoredBisection]] = {}
+    for stored in reversed(every):
+        parts.setdefault(stored.question.get("part_of") or "", []).append(stored)
+    ordered = []
+    for stored in every:
+        if stored.question.get("part_of") not in known:
+            ordered += [stored, *parts.get(stored.id, ())]
+    return ordered
 
 
 def row_of(stored: StoredBisection, store: Store) -> tuple[str, ...]:

@@ -54,14 +54,20 @@ class Asked:
     confidence: float = 0.99
     reuse: bool = True
     max_probes: int | None = None
+    budget_gpu_hours: float | None = None
     timeout: float | None = None
     python: str | None = None
     deterministic: bool = False
     good_config: Path | None = None
     bad_config: Path | None = None
     first_parent: bool = True
+    descend: bool = True
     path: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    prior: tuple[str, ...] = ()
+    skip_file: Path | None = None
+    fixup: tuple[Path, ...] = ()
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,13 @@ def what_options(function: F) -> F:
                 "--recipe", type=click.Path(path_type=Path), help="Recipe file [default: bisect-train.yaml if there]."
             ),
             click.option("--config", metavar="FILE", help="Config file in the repository that {config} stands for."),
+            click.option(
+                "--fixup",
+                multiple=True,
+                type=click.Path(path_type=Path),
+                metavar="FILE",
+                help="Patch (git diff) for every commit that it applies to, so that it can run; may be repeated.",
+            ),
             click.option("--python", metavar="PATH", help="Interpreter that `python` in the command stands for."),
             click.argument("command", nargs=-1, type=click.UNPROCESSED),
         ],
@@ -121,6 +134,7 @@ def probe_options(function: F) -> F:
             click.option(
                 "--deterministic", is_flag=True, help="Ask torch for deterministic algorithms (changes what is tested)."
             ),
+            click.option("--keep", is_flag=True, help="Keep each probe's checkout and output; `show PROBE` says where."),
             click.option("--address", default="", metavar="RAY", help="Ray cluster to join [default: a local Ray]."),
         ],
         function,
@@ -151,6 +165,8 @@ def search_options(function: F) -> F:
         [
             click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Probes at a time [default: what fits]."),
             click.option("--max-probes", type=click.IntRange(min=1), metavar="N", help="Probes to run, at most."),
+            click.option("--budget-gpu-hours", type=click.FloatRange(min=0, min_open=True), metavar="H",
+                         help="Start no probe once all probes together have used this many GPU-hours."),
             click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.99, show_default=True, metavar="P",
                          help="Posterior at which a change is put to the proof."),
             click.option("--no-reuse", "reuse", flag_value=False, default=True,
@@ -164,12 +180,39 @@ def range_options(function: F) -> F:
     """Add which commits are candidates."""
     return _apply(
         [
-            click.option("--no-first-parent", "first_parent", flag_value=False, default=True, help="Descend into merges."),
+            click.option(
+                "--no-first-parent",
+                "first_parent",
+                flag_value=False,
+                default=True,
+                help="Search all commits at once, those of merged branches too.",
+            ),
+            click.option(
+                "--no-descend", "descend", flag_value=False, default=True, help="Do not look inside a merge that is named."
+            ),
             click.option("--path", multiple=True, metavar="GLOB", help="Only commits that touch this are candidates."),
             click.option("--skip", multiple=True, metavar="REV", help="Never run this commit, or this range A..B."),
+            click.option(
+                "--skip-file",
+                type=click.Path(path_type=Path),
+                metavar="FILE",
+                help="Skip the commits and ranges in this file: one a line, # begins a comment.",
+            ),
         ],
         function,
     )
+
+
+def prior_options(function: F) -> F:
+    """Add which changes are suspects before anything ran."""
+    return _apply(
+        [
+            click.option("--prior", multiple=True, metavar="KIND:PATTERN=WEIGHT",
+                         help="Prior weight of the changes that match, above 0 to 1000: path:GLOB, message:REGEX, author:REGEX"
+                         " or key:GLOB; may be repeated, weights multiply."),
+        ],
+        function,
+    )  # fmt: skip
 
 
 def output_options(function: F) -> F:

@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bisect_train.changes.fixup import FixupUse, refuse_unused
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.asking import config_ends
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Question
+from bisect_train.report.words import say_count
 
 
 def config_files(asked: Asked) -> tuple[ConfigEnd | None, ConfigEnd | None]:
@@ -61,18 +63,48 @@ def print_changes(space: ChangeSpace, console: Console) -> None:
     console.print(table)
 
 
+def survey_fixups(space: ChangeSpace) -> tuple[str, ...]:
+    """Return for each `--fixup` a line that says how many commits take it.
+
+    Raises:
+        InputError: none of them does.
+    """
+    uses = space.survey_fixups()
+    refuse_unused(uses)
+    return tuple(_say_use(use) for use in uses)
+
+
+def _say_use(use: FixupUse) -> str:
+    if use.num_tried == use.num_states:
+        return f"--fixup {use.path} applies to {use.num_applied:,} of {say_count(use.num_states, 'commit')}"
+    tried = f"the {use.num_tried:,} commits that were tried ({use.num_states:,} in all)"
+    return f"--fixup {use.path} applies to {use.num_applied:,} of {tried}"
+
+
+def warn_of_idle_priors(space: ChangeSpace) -> None:
+    """Warn on stderr of each rule for priors that matches no change."""
+    for text in space.priors.idle:
+        warning = f"bisect-train: warning: --prior {text!r} matches no change of the range"
+        Console(stderr=True, highlight=False).print(warning, markup=False, soft_wrap=True)
+
+
 def print_dry_run(question: Question, space: ChangeSpace, title: str) -> int:
     """Say what a bisection would do; return exit status 0."""
     console = Console(highlight=False)
+    fixups = survey_fixups(space)
     num = max(1, len(space.changes))
     console.print(f"would bisect {title}", markup=False)
     console.print(f"command   {shlex.join(question.command)}", markup=False)
     console.print(f"python    {question.settings.python}", markup=False)
     console.print(f"probe     {question.rung.name}, at most {question.settings.timeout_s:g} s", markup=False)
+    for line in fixups:
+        console.print(f"patch     {line}", markup=False)
     metric = question.metric
     console.print(
         f"decides   {metric.name} ({metric.reduce}, {metric.better} is better), {question.criterion.value}", markup=False
     )
+    for text, num_matched in space.priors.num_matched:
+        console.print(f"prior     {text} ({say_count(num_matched, 'change')})", markup=False, soft_wrap=True)
     ends, search, proof = "8 to 18", math.ceil(math.log2(num)) if num > 1 else 0, "6 to 60"
     console.print(f"probes    {ends} to prove the ends, about {search} to search, {proof} to prove the answer", markup=False)
     return 0

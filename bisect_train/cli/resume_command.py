@@ -9,7 +9,16 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
-from bisect_train.cli.driving import deliver, drive_bisection, find_bisection, make_console, open_desk, reopen, report_of
+from bisect_train.cli.driving import (
+    deliver,
+    drive_bisection,
+    find_bisection,
+    make_console,
+    open_desk,
+    reopen,
+    report_of,
+    whole_of,
+)
 from bisect_train.cli.options import output_options, split_options
 from bisect_train.core.question import Question
 
@@ -20,7 +29,8 @@ from bisect_train.core.question import Question
 def command(bisection: str, **values: Any) -> int:
     """Go on with a stored bisection; ID is the beginning of its id, or `last`.
 
-    No finished probe is run again. A bisection that has its answer is reported, nothing is run.
+    No finished probe is run again. A bisection that has its answer is reported, nothing is run. One inside a merge is gone on
+    with as a part of the bisection that named the merge.
 
     \b
     Examples:
@@ -29,7 +39,7 @@ def command(bisection: str, **values: Any) -> int:
     """
     _, output, _ = split_options(values)
     with open_desk() as desk:
-        stored = find_bisection(desk.store, bisection)
+        stored = whole_of(desk.store, find_bisection(desk.store, bisection))
         if stored.status == "finished":
             reopened = reopen(desk, stored.id)
             if reopened.plan.answer is not None:

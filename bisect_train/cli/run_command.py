@@ -14,13 +14,14 @@ from bisect_train.cli.driving import open_desk, start_bisection
 from bisect_train.cli.options import (
     judge_options,
     output_options,
+    prior_options,
     probe_options,
     range_options,
     search_options,
     split_options,
     what_options,
 )
-from bisect_train.cli.planning import config_files, print_dry_run, title_of
+from bisect_train.cli.planning import config_files, print_dry_run, title_of, warn_of_idle_priors
 
 
 @click.command("run")
@@ -33,6 +34,7 @@ from bisect_train.cli.planning import config_files, print_dry_run, title_of
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and stop.")
 @what_options
 @range_options
+@prior_options
 @probe_options
 @judge_options
 @search_options
@@ -47,6 +49,7 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
       bisect-train run --good v1.2 -- python train.py --config train.yaml
       bisect-train run --good abc --bad def --steps 100 --seeds 8 -- python train.py
       bisect-train run --good abc --bad def --ranks 2 -- python train.py
+      bisect-train run --good abc --prior 'path:docs/**=0.01' --prior 'message:(?i)optim|lr=5' -- python train.py
       bisect-train run --good abc --bad def --judge "python judge.py" -- python train.py
       bisect-train run --good abc --bad def --good-config a.yaml --bad-config b.yaml -- python train.py --config {config}
 
@@ -62,6 +65,7 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
         question = ask_question(asked, repository, kind="run", commits=commits, good_config=good_config, bad_config=bad_config)
         space = build_space(repository, question)
         title = title_of(question, space)
+        warn_of_idle_priors(space)
         if dry_run:
             return print_dry_run(question, space, title)
         return start_bisection(desk, question, space, title=title, output=output)

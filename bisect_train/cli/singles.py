@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import rich_click as click
 
+from bisect_train.changes.fixup import add_uses, refuse_unused
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli.driving import Desk, open_executor
@@ -21,6 +22,7 @@ def run_questions(
 ) -> list[tuple[str, ProbeResult]]:
     """Run each question's one variant; return (key, result) in order."""
     singles = [SingleProbe(question, build_space(repository, question), seed_idx) for question in questions]
+    refuse_unused(add_uses([single.space.survey_fixups() for single in singles]))
     bisection_id = desk.store.create(questions[0].to_json(), title=title)
     listener = _ignore if quiet else _Progress()
     with desk.store.lock(bisection_id), open_executor(questions[0], desk.home) as executor:

@@ -7,6 +7,7 @@ import rich_click as click
 from bisect_train.cli.driving import make_console, open_desk, reopen
 from bisect_train.cli.list_command import status_of
 from bisect_train.cli.options import Output
+from bisect_train.coordinator import children_of
 from bisect_train.report.standing import render_standing
 
 
@@ -27,6 +28,10 @@ def command(bisection: str, no_color: bool) -> int:
         console.print(f"bisection {stored.id}  {status_of(stored, desk.store)}")
         console.print(stored.title, markup=False)
         console.print(render_standing(reopened.plan, reopened.space, num_probes=len(reopened.state.probes)))
-        if status_of(stored, desk.store) in ("stopped", "interrupted", "cancelled"):
+        for child in children_of(desk.store.events(stored.id)).values():
+            part = reopen(desk, child)
+            console.print(f"\n{part.stored.title}, bisection {child}  {status_of(part.stored, desk.store)}", markup=False)
+            console.print(render_standing(part.plan, part.space, num_probes=len(part.state.probes)))
+        if status_of(stored, desk.store) in ("stopped", "interrupted", "cancelled", "changed"):
             console.print(f"`bisect-train resume {stored.id}` goes on", markup=False)
     return 0

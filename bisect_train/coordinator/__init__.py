@@ -1,5 +1,14 @@
 """The loop of one bisection: plan, run, judge, record. A library with an event stream and a cancel token."""
 
+from bisect_train.coordinator.descent import (
+    DESCENDED,
+    MAX_DESCENTS,
+    ask_inside,
+    children_of,
+    limits_left,
+    look_inside,
+    merges_named,
+)
 from bisect_train.coordinator.events import (
     CoordinatorEvent,
     PlanMade,
@@ -14,13 +23,16 @@ from bisect_train.coordinator.observing import (
     is_comparable,
     load_state,
     observe_stored,
-    request_of_spec,
+    results_that_count,
     rules_for,
     spec_of_request,
 )
+from bisect_train.coordinator.person import request_of_spec
 from bisect_train.coordinator.single import SingleProbe, run_singles
 
 __all__ = [
+    "DESCENDED",
+    "MAX_DESCENTS",
     "Coordinator",
     "CoordinatorEvent",
     "Ended",
@@ -31,10 +43,16 @@ __all__ = [
     "ProbeStarted",
     "SingleProbe",
     "StoredState",
+    "ask_inside",
+    "children_of",
     "is_comparable",
+    "limits_left",
     "load_state",
+    "look_inside",
+    "merges_named",
     "observe_stored",
     "request_of_spec",
+    "results_that_count",
     "rules_for",
     "run_singles",
     "spec_of_request",

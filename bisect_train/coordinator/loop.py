@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.events import (
@@ -23,23 +24,32 @@ from bisect_train.coordinator.events import (
     ProbeStarted,
 )
 from bisect_train.coordinator.observing import (
-    RESULT_SHARED,
     REUSE_DISTRUSTED,
     active_s,
     load_state,
     observe,
     observe_lost,
     request_of,
-    request_of_spec,
     rules_for,
     spec_of_request,
 )
+from bisect_train.coordinator.person import (
+    GIVEN_UP,
+    RESULT_SHARED,
+    TakenBack,
+    events_that_count,
+    is_foreign,
+    request_of_spec,
+    taken_back,
+)
+from bisect_train.coordinator.spending import PROBE_CANCELLED, PROBE_LOST, Spending
 from bisect_train.coordinator.trust import has_foreign_judge, is_contradicted, is_reusable, refuse_missing_judge, why_lost
 from bisect_train.core.changes import Point, Variant
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec, probe_key
 from bisect_train.core.question import Question
+from bisect_train.core.verdict import VerdictKind
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Answer, Known, Plan, Request, answer_budget
 from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store
@@ -59,6 +69,7 @@ class Ended:
         num_probes: probes that were run, by this coordinator or an earlier one of the same bisection.
         num_reused: results that came from other bisections.
         wall_s: time of all coordinators of this bisection, seconds.
+        gpu_hours: GPU-hours that its own probes used, lost and cancelled ones too.
     """
 
     plan: Plan
@@ -66,6 +77,7 @@ class Ended:
     num_probes: int
     num_reused: int
     wall_s: float
+    gpu_hours: float = 0.0
 
     @property
     def plan_with_answer(self) -> Plan:
@@ -75,11 +87,12 @@ class Ended:
 
 @dataclass(slots=True)
 class _Job:
-    """A running probe: the requests that its result answers, and what it runs."""
+    """A running probe: the requests that its result answers, what it runs, and when it was started (clock, seconds)."""
 
     requests: list[Request]
     variant: Variant
     spec: ProbeSpec
+    started_s: float
 
 
 @dataclass(slots=True)
@@ -92,6 +105,8 @@ class _State:
     num_tries: dict[str, int] = field(default_factory=dict)
     own_results: dict[str, ProbeResult] = field(default_factory=dict)
     reused: set[Request] = field(default_factory=set)
+    marks: dict[int, VerdictKind] = field(default_factory=dict)
+    taken_back: TakenBack = field(default_factory=TakenBack)
     trusts_reuse: bool = True
     num_probes: int = 0
     num_reused: int = 0
@@ -132,6 +147,10 @@ class Coordinator:
         self._state = _State()
         self._facts = MachineFacts("", "", 1)
         self._earlier_s = 0.0
+        self._spending = Spending(question.settings.gpus, question.limits.gpu_hours)
+        # who cancels or resumes a part means the whole
+        self._whole = (bisection_id, question.part_of) if question.part_of else (bisection_id,)
+        self._resume_hint = f"`bisect-train resume {self._whole[-1]}` goes on"
 
     def run(self) -> Ended:
         """Run until there is an answer.
@@ -149,7 +168,7 @@ class Coordinator:
             plan, answer = self._loop()
         except KeyboardInterrupt:
             self._stop("interrupted")
-            raise InterruptedByUser("interrupted", hint=f"`bisect-train resume {self._id}` goes on") from None
+            raise InterruptedByUser("interrupted", hint=self._resume_hint) from None
         except InterruptedByUser:
             self._stop("cancelled")
             raise
@@ -159,7 +178,7 @@ class Coordinator:
         self._cancel_all()
         state = self._state
         wall_s = self._earlier_s + self._clock() - started
-        return Ended(plan, answer, state.num_probes, state.num_reused, wall_s)
+        return Ended(plan, answer, state.num_probes, state.num_reused, wall_s, self._spending.hours)
 
     def _stop(self, kind: str, *, reason: str = "") -> None:
         """Note why it stopped; where that cannot be stored (a full disk), the error that is under way says more."""
@@ -178,12 +197,15 @@ class Coordinator:
         self._state.unbuildable.update(stored.unbuildable)
         self._state.observations.extend(stored.observations)
         self._state.own_results.update((probe.key, probe.result) for probe in stored.probes)
+        self._state.marks.update(stored.marks)
         events = self._store.events(self._id)
         self._earlier_s = active_s(events)
+        self._spending.load(events, self._store.results(self._id))
         kinds = Counter(event.kind for event in events)
         self._state.num_probes, self._state.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
         self._state.trusts_reuse = not kinds[REUSE_DISTRUSTED]
-        reused = (request_of_spec(event.data["spec"]) for event in events if event.kind == PROBE_REUSED)
+        self._state.taken_back = taken_back(events)
+        reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if is_foreign(event))
         self._state.reused.update(reused if self._state.trusts_reuse else ())
 
     def _loop(self) -> tuple[Plan, Answer]:
@@ -196,9 +218,9 @@ class Coordinator:
             if self._start(plan, slots):
                 continue
             if not self._state.jobs:
-                if not self._is_spent():
+                reason = self._why_spent()
+                if not reason:
                     raise RuntimeError(f"the plan wants nothing and has no answer (phase {plan.phase.value})")
-                reason = f"the budget of {self._question.limits.max_probes} probes is spent"
                 self._store.append(self._id, "budget_spent", {"reason": reason})
                 return plan, answer_budget(plan, reason)
             self._wait_for_result()
@@ -206,7 +228,7 @@ class Coordinator:
     def _plan(self, slots: int) -> Plan:
         state = self._state
         in_flight = [request for job in state.jobs.values() for request in job.requests]
-        plan = make_plan(self._rules, Known(state.observations, state.unbuildable, in_flight, slots))
+        plan = make_plan(self._rules, Known(state.observations, state.unbuildable, in_flight, slots, state.marks))
         self._tell(PlanMade(plan, state.num_probes, state.num_reused, slots))
         return plan
 
@@ -216,7 +238,14 @@ class Coordinator:
             if not wanted.intersection(job.requests):
                 self._executor.cancel(key)
                 del self._state.jobs[key]
+                self._store.append(self._id, PROBE_CANCELLED, {"key": key, "wall_s": self._note_time(job)})
                 self._tell(ProbeGone(key, job.requests[0], "obsolete"))
+
+    def _note_time(self, job: _Job) -> float:
+        """Count the time of a probe that ends without a result; return it, seconds."""
+        wall_s = self._clock() - job.started_s
+        self._spending.other_s += wall_s
+        return wall_s
 
     # ---- start ----------------------------------------------------------------------------------------------------
 
@@ -237,7 +266,7 @@ class Coordinator:
                 self._state.jobs[key].requests.append(request)
             elif self._reuse(key, request, variant):
                 return True
-            elif len(self._state.jobs) < slots and not self._is_spent():
+            elif len(self._state.jobs) < slots and not self._why_spent():
                 try:
                     self._submit(key, request, spec)
                 except UnbuildableError as error:
@@ -246,15 +275,23 @@ class Coordinator:
         return False
 
     def _key_of(self, request: Request, spec: ProbeSpec) -> str:
-        """Return the probe's identity; repeats and proofs are fresh in each bisection."""
+        """Return the probe's identity; repeats and proofs are fresh in each bisection, and so is what was taken back."""
         is_fresh = request.repeat > 0 or request.attempt > 0 or has_foreign_judge(self._question.settings)
         is_fresh |= not (self._state.trusts_reuse and self._question.limits.reuse)
-        scope = self._id if is_fresh else ""
-        return probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
+        gone = self._state.taken_back
+        for num in count(gone.num_times.get(request, 0)):
+            scope = f"{self._id}/again-{num}" if num else self._id if is_fresh else ""
+            key = probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
+            if key not in gone.keys:
+                break
+        return key
 
-    def _is_spent(self) -> bool:
-        limit = self._question.limits.max_probes
-        return limit is not None and self._state.num_probes + len(self._state.jobs) >= limit
+    def _why_spent(self) -> str:
+        """Return why no more probes may be started, "" while they may."""
+        limit, num_running = self._question.limits.max_probes, len(self._state.jobs)
+        if limit is not None and self._state.num_probes + num_running >= limit:
+            return f"the budget of {limit} probes is spent"
+        return self._spending.why_spent(num_running)
 
     def _note_unbuildable(self, request: Request, reason: str) -> None:
         self._store.append(self._id, "unbuildable", {"point": request.point.to_text(), "reason": reason})
@@ -285,7 +322,7 @@ class Coordinator:
     def _submit(self, key: str, request: Request, spec: ProbeSpec) -> None:
         packs = self._space.packs(spec.variant)
         self._executor.submit(ProbeJob(key, spec, self._question.settings, self._space.repo_key, packs))
-        self._state.jobs[key] = _Job([request], spec.variant, spec)
+        self._state.jobs[key] = _Job([request], spec.variant, spec, self._clock())
         self._store.append(self._id, "probe_started", {"key": key, "point": request.point.to_text()})
         self._tell(ProbeStarted(key, request))
 
@@ -302,8 +339,8 @@ class Coordinator:
                     is_plan_due |= self._lose(event.job_id, event.reason)
                 else:
                     self._tell(ProbeMoved(event))
-            if self._store.cancel_requested(self._id):
-                raise InterruptedByUser("cancelled", hint=f"`bisect-train resume {self._id}` goes on")
+            if any(self._store.cancel_requested(name) for name in self._whole):
+                raise InterruptedByUser("cancelled", hint=self._resume_hint)
             if is_plan_due:
                 return
 
@@ -319,6 +356,7 @@ class Coordinator:
         spec = spec_of_request(job.requests[0], job.variant, self._facts, self._question)
         self._store.save_result(self._id, result.job_id, result, spec=spec)
         self._state.num_probes += 1
+        self._spending.add_finished(result.wall_s)
         for idx, request in enumerate(job.requests):
             if idx > 0:
                 self._note_shared(result.job_id, request, job.variant)
@@ -331,13 +369,14 @@ class Coordinator:
         if job is None:
             return False
         tries = self._state.num_tries[key] = self._state.num_tries.get(key, 0) + 1
-        self._store.append(self._id, "probe_lost", {"key": key, "reason": reason, "tries": tries})
+        lost = {"key": key, "reason": reason, "tries": tries, "wall_s": self._note_time(job)}
+        self._store.append(self._id, PROBE_LOST, lost)
         for request in job.requests:
             self._tell(ProbeGone(key, request, reason))
             if tries >= MAX_TRIES:
                 said = f"lost {tries} times: {reason}"
                 spec = spec_of_request(request, job.variant, self._facts, self._question)
-                self._store.append(self._id, "given_up", {**spec, "reason": said})
+                self._store.append(self._id, GIVEN_UP, {**spec, "reason": said})
                 self._state.observations.append(observe_lost(request, said))
         return True
 

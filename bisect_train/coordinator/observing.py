@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.person import (
+    GIVEN_UP,
+    RESULT_SHARED,
+    events_that_count,
+    is_foreign,
+    marks_of,
+    request_of_spec,
+    taken_back,
+)
 from bisect_train.core.changes import Point, Variant, point_of_text
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.probe import MachineFacts
 from bisect_train.core.question import Question
+from bisect_train.core.verdict import VerdictKind
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
-from bisect_train.store.contract import PROBE_REUSED, Store, StoredEvent, StoredProbe
+from bisect_train.store.contract import MARKED, UNDONE, Store, StoredEvent, StoredProbe
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
 
-RESULT_SHARED = "result_shared"
 REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused result: none of them counts from here on
-"""Event {key, spec}: a result of this bisection answers one more request, whose point gives the same variant."""
 
 
 def rules_for(question: Question, space: ChangeSpace) -> Rules:
@@ -36,7 +44,7 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
         ),
         good_is_base=space.good_is_base,
         skipped=space.skipped,
-        unlikely=space.unlikely,
+        prior_nats=space.priors.nats,
         confidence=question.limits.confidence,
     )
 
@@ -49,6 +57,7 @@ def spec_of_request(request: Request, variant: Variant, facts: MachineFacts, que
         "repeat": request.repeat,
         "attempt": request.attempt,
         "proof_of": request.proof_of,
+        "part": request.part,
         "variant": variant.id,
         "commit": variant.commit,
         "tree": variant.tree,
@@ -59,17 +68,12 @@ def spec_of_request(request: Request, variant: Variant, facts: MachineFacts, que
     }
 
 
-def request_of_spec(spec: Mapping[str, Any]) -> Request:
-    """Return the request that `spec_of_request` wrote down."""
-    return Request(
-        point_of_text(spec["point"]), int(spec["seed_idx"]), int(spec["repeat"]), int(spec["attempt"]), int(spec["proof_of"])
-    )
-
-
 def observe(request: Request, fingerprint: Fingerprint, question: Question) -> Observation:
     """Return a finished probe in the terms of the search."""
     outcome = judge_outcome(fingerprint, question.metric, has_judge=bool(question.settings.judge))
-    return Observation(request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome)
+    return Observation(
+        request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome, request.part
+    )
 
 
 def is_comparable(spec: Mapping[str, Any], facts: MachineFacts) -> bool:
@@ -79,7 +83,7 @@ def is_comparable(spec: Mapping[str, Any], facts: MachineFacts) -> bool:
 
 def request_of(run: Observation) -> Request:
     """Return the request that an observation answers."""
-    return Request(run.point, run.seed_idx, run.repeat, run.attempt, run.proof_of)
+    return Request(run.point, run.seed_idx, run.repeat, run.attempt, run.proof_of, run.part)
 
 
 def observe_stored(probes: Iterable[StoredProbe], question: Question) -> list[Observation]:
@@ -91,7 +95,10 @@ def observe_stored(probes: Iterable[StoredProbe], question: Question) -> list[Ob
 class StoredState:
     """What the store knows of a bisection: comparable results, observations (lost ones given up included), conflicts.
 
+    What a person took back is left out.
+
     Attributes:
+        marks: what a person said about versions.
         budget_reason: why it ended without an answer, "" otherwise.
     """
 
@@ -99,10 +106,11 @@ class StoredState:
     observations: tuple[Observation, ...]
     unbuildable: Mapping[Point, str]
     budget_reason: str = ""
+    marks: Mapping[int, VerdictKind] = field(default_factory=dict)
 
     def plan(self, question: Question, space: ChangeSpace) -> Plan:
         """Return the plan that these observations lead to; runs nothing."""
-        plan = make_plan(rules_for(question, space), Known(self.observations, self.unbuildable))
+        plan = make_plan(rules_for(question, space), Known(self.observations, self.unbuildable, marks=self.marks))
         if plan.answer is None and self.budget_reason:
             return replace(plan, answer=answer_budget(plan, self.budget_reason))
         return plan
@@ -114,10 +122,11 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     Args:
         facts: of the machine that goes on with it; None takes those of the newest result.
     """
-    events = store.events(bisection_id)
-    probes = store.results(bisection_id)
+    every = store.events(bisection_id)
+    events = events_that_count(every)
+    probes = results_that_count(store, bisection_id)
     if any(event.kind == REUSE_DISTRUSTED for event in events):
-        foreign = {event.data["key"] for event in events if event.kind == PROBE_REUSED}
+        foreign = {event.data["key"] for event in events if is_foreign(event)}
         probes = tuple(probe for probe in probes if probe.key not in foreign)
     if facts is None and probes:
         newest = probes[-1].spec
@@ -126,20 +135,31 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     by_key = {probe.key: probe for probe in kept}
     observations = observe_stored(kept, question)
     unbuildable: dict[Point, str] = {}
-    budget_reason = ""
     for event in events:
         if event.kind == "unbuildable":
             unbuildable[point_of_text(event.data["point"])] = str(event.data["reason"])
-        elif event.kind == "given_up" and (facts is None or is_comparable(event.data, facts)):
+        elif event.kind == GIVEN_UP and (facts is None or is_comparable(event.data, facts)):
             observations.append(observe_lost(request_of_spec(event.data), str(event.data["reason"])))
         elif event.kind == RESULT_SHARED and event.data["key"] in by_key:
             result = by_key[event.data["key"]].result
             observations.append(observe(request_of_spec(event.data["spec"]), result.fingerprint, question))
-        elif event.kind == "budget_spent":
-            budget_reason = str(event.data["reason"])
-        elif event.kind == "started":
-            budget_reason = ""
-    return StoredState(kept, tuple(observations), unbuildable, budget_reason)
+    return StoredState(kept, tuple(observations), unbuildable, _budget_reason(every), marks_of(events))
+
+
+def _budget_reason(events: Sequence[StoredEvent]) -> str:
+    """Return why the budget ended it, unless it was started again or changed by a person since."""
+    for event in reversed(events):
+        if event.kind == "budget_spent":
+            return str(event.data["reason"])
+        if event.kind in ("started", MARKED, UNDONE):
+            return ""
+    return ""
+
+
+def results_that_count(store: Store, bisection_id: str) -> tuple[StoredProbe, ...]:
+    """Return a bisection's results without those that a person took back."""
+    keys = taken_back(store.events(bisection_id)).keys
+    return tuple(probe for probe in store.results(bisection_id) if probe.key not in keys)
 
 
 def active_s(events: Sequence[StoredEvent]) -> float:
@@ -149,11 +169,15 @@ def active_s(events: Sequence[StoredEvent]) -> float:
         if event.kind == "started":
             total_s += last_s - begun_s if begun_s is not None else 0.0
             begun_s = event.time_s
-        last_s = event.time_s
+        # while a bisection inside one of its merges works, it does not
+        if event.kind != "finished" and "child" not in event.data:
+            last_s = event.time_s
     return total_s
 
 
 def observe_lost(request: Request, reason: str) -> Observation:
     """Return the observation of a probe that was lost too often: it has no verdict."""
     outcome = Outcome(OutcomeKind.UNTESTABLE, reason=reason)
-    return Observation(request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome)
+    return Observation(
+        request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome, request.part
+    )

@@ -45,6 +45,7 @@ class Range:
         first_parent: whether only the main line is followed.
         paths: only commits that touch these globs are candidates.
         skips: 40 hex digits of commits that are never run.
+        descend: whether a bisection of its own looks inside a merge that a first-parent search has named.
     """
 
     goods: tuple[str, ...]
@@ -52,6 +53,22 @@ class Range:
     first_parent: bool = True
     paths: tuple[str, ...] = ()
     skips: tuple[str, ...] = ()
+    descend: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fixup:
+    """A patch that is laid over every state that it applies to.
+
+    Attributes:
+        path: the file as it was named, for a person.
+        text: its content; bytes that are not UTF-8 are lone surrogates.
+        base: path, mode and content of each file that it was made from; () if they are not known.
+    """
+
+    path: str
+    text: str
+    base: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,7 @@ class Limits:
     Attributes:
         max_seeds: seed indices per end, at most.
         max_probes: probes, at most; None without a limit.
+        gpu_hours: hours of all probes together times the GPUs of a probe, at most; None without a limit.
         parallel: probes at the same time; None takes what the machine has.
         confidence: posterior at which a change is named and put to the proof.
         reuse: whether results of earlier bisections count.
@@ -71,6 +89,7 @@ class Limits:
     parallel: int | None = None
     confidence: float = 0.99
     reuse: bool = True
+    gpu_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +114,9 @@ class Question:
         data: digest of linked data.
         limits: what may be spent.
         executor: address of a Ray cluster, or "" for a local one.
+        priors: rules for prior weights of changes, as given (`changes.priors`).
+        fixups: patches that are laid over every state that they apply to, in this order.
+        part_of: id of the bisection that named the merge which this one looks into, or "".
     """
 
     kind: str
@@ -115,6 +137,9 @@ class Question:
     data: str = ""
     limits: Limits = field(default_factory=Limits)
     executor: str = ""
+    part_of: str = ""
+    fixups: tuple[Fixup, ...] = ()
+    priors: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""
@@ -129,6 +154,8 @@ class Question:
             kept[name] = ConfigEnd(end["path"], FilePatch(**end["patch"])) if end else None
         kept["range"] = Range(**_tuples(data["range"]))
         kept["command"] = tuple(data["command"])
+        kept["priors"] = tuple(data.get("priors", ()))
+        kept["fixups"] = tuple(_fixup_of_json(item) for item in data.get("fixups", ()))
         kept["settings"] = _settings_of_json(data["settings"])
         kept["rung"] = Rung(**data["rung"])
         kept["metric"] = Metric(**data["metric"])
@@ -136,6 +163,10 @@ class Question:
         kept["env"] = tuple((pair[0], pair[1]) for pair in data["env"])
         kept["limits"] = Limits(**data["limits"])
         return Question(**kept)
+
+
+def _fixup_of_json(data: dict[str, Any]) -> Fixup:
+    return Fixup(data["path"], data["text"], tuple((path, mode, text) for path, mode, text in data["base"]))
 
 
 def _tuples(data: dict[str, Any]) -> dict[str, Any]:

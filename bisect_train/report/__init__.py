@@ -3,17 +3,20 @@
 from bisect_train.report.compare import render_compare
 from bisect_train.report.data import build_report
 from bisect_train.report.html import render_html
+from bisect_train.report.inside import describe_descent
 from bisect_train.report.live import LiveView
-from bisect_train.report.parts import ChangePart, Cost, ReportData
+from bisect_train.report.parts import ChangePart, Cost, DescentPart, ReportData
 from bisect_train.report.text import render_text
 from bisect_train.report.wire import report_to_json
 
 __all__ = [
     "ChangePart",
     "Cost",
+    "DescentPart",
     "LiveView",
     "ReportData",
     "build_report",
+    "describe_descent",
     "render_compare",
     "render_html",
     "render_text",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bisect_train.changes.space import ChangeSpace
-from bisect_train.coordinator.observing import observe, request_of_spec
+from bisect_train.coordinator.observing import observe
+from bisect_train.coordinator.person import request_of_spec
 from bisect_train.core.changes import GOOD_END, Point
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.core.fingerprint import Fingerprint

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.case import Case
+from bisect_train.report.several import part_of_culprit, say_part
 from bisect_train.report.words import say_number
 from bisect_train.search.terms import Culprit, Phase
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.proof import ClaimKind, ClaimResult
 
-MEASURED = ("t", "permutation", "value")
+MEASURED = ("t", "permutation", "paired", "value")
 LIKE_ENDS = ("better", "numerics_only", "data_order")  # kinds of change where neither end is ill
 
 
@@ -30,6 +31,8 @@ def list_conditions(case: Case, culprit: Culprit, kind: str | None) -> tuple[str
         kind: of change, as report.json names it.
     """
     good, _ = say_states(kind)
+    if part := part_of_culprit(case, culprit):
+        return (f"proved between {say_part(case, part)}",)
     if len(culprit.changes) > 1:
         return (f"the changes act together; the last one alone leaves the good end {good}",)
     results = {result.claim.kind: result for result in culprit.claims}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect_train.core.verdict import Criterion
 from bisect_train.report.case import Case
 from bisect_train.report.parts import CoveragePart
+from bisect_train.report.remarks import say_unseen_stretch
 from bisect_train.report.words import say_count
 
 VALIDATION_WORDS = ("val", "eval", "test", "accuracy", "perplexity", "ppl")
@@ -53,6 +54,7 @@ def _cannot_see(case: Case) -> tuple[str, ...]:
         hidden.append(f"validation loss: no metric was given for it, {question.metric.name} decides")
     if not question.settings.gpus:
         hidden.append("what needs a GPU (its kernels, its number formats, its memory): it ran on CPU")
-    if question.metric.name not in ("rss_mib", "cuda_mib"):
+    if question.metric.name not in ("rss_mib", "cuda_mib", "step_s"):
         hidden.append("speed: probes share the machine, only a time limit is seen")
-    return tuple(hidden)
+    unseen = say_unseen_stretch(case)
+    return (*hidden, unseen) if unseen else tuple(hidden)

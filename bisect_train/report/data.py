@@ -20,11 +20,13 @@ from bisect_train.report.coverage import describe_coverage
 from bisect_train.report.effect import measure_effect
 from bisect_train.report.endstory import describe_end, say_symptom, tell_ends
 from bisect_train.report.failing import tail_of_end
+from bisect_train.report.inside import list_conditions_inside, name_place, parts_inside
 from bisect_train.report.parts import (
     CandidatePart,
     ChangePart,
     Cost,
     CulpritPart,
+    DescentPart,
     MetricPart,
     ReportData,
     TriagePart,
@@ -60,6 +62,7 @@ def build_report(
     cost: Cost,
     warnings: Sequence[str] = (),
     inside: Sequence[ChangePart] = (),
+    descents: Sequence[DescentPart] = (),
 ) -> ReportData:
     """Return everything that a report says about a bisection.
 
@@ -72,15 +75,16 @@ def build_report(
         cost: as the coordinator counted it.
         warnings: of the coordinator; those of the probes are added, each once.
         inside: what the culprit touches (files of a commit), if the caller looked.
+        descents: what is known of the inside of merges that were named.
     """
     case = make_case(question, space, plan, probes)
     pair = pick_pair(case)
     divergence = first_divergence(pair[0].fingerprint, pair[1].fingerprint) if pair else None
     kind = kind_of_change(case, divergence)
-    culprits = _list_culprits(case, inside, kind)
+    culprits = _list_culprits(case, inside, kind, descents=descents)
     wording = word_verdict(case, culprits, kind)
     found = _Found(divergence, _say_pair(case, pair, divergence), kind, culprits, wording)
-    triage = _triage(case, found, inside)
+    triage = _triage(case, found, (culprits[0].inside if culprits else ()) or inside)
     return _assemble(case, stored, found, cost=cost, triage=triage, warnings=_collect_warnings(case, warnings))
 
 
@@ -127,7 +131,7 @@ def _assemble(
         triage=triage,
         coverage=describe_coverage(case),
         cost=cost,
-        num_steps=sum(run.fingerprint.num_steps for run in case.runs),
+        num_steps=sum(run.fingerprint.num_steps for run in case.runs) + _num_steps_inside(found.culprits),
         probes=list_probes(case),
         curves=draw_curves(case),
         divergence=found.divergence,
@@ -153,26 +157,36 @@ def _say_pair(case: Case, pair: tuple[Run, Run] | None, divergence: Divergence |
     return text
 
 
-def _list_culprits(case: Case, inside: Sequence[ChangePart], kind: str | None) -> tuple[CulpritPart, ...]:
+def _list_culprits(
+    case: Case, inside: Sequence[ChangePart], kind: str | None, *, descents: Sequence[DescentPart]
+) -> tuple[CulpritPart, ...]:
     """Return the proved culprits, the largest effect first; `inside` belongs to the first one of the answer.
 
     A change whose proof was left open is a candidate and no culprit: it is not blamed.
     """
     if case.answer.status not in ("isolated", "several"):
         return ()
-    parts = [
-        CulpritPart(
-            changes=tuple(_part_of(case.space.changes[idx]) for idx in culprit.changes),
+    by_merge = {descent.merge: descent for descent in descents}
+    parts = []
+    for culprit in case.answer.culprits:
+        changes = tuple(_part_of(case.space.changes[idx]) for idx in culprit.changes)
+        descent = by_merge.get(changes[0].id) if len(changes) == 1 else None
+        part = CulpritPart(
+            changes=changes,
             probability=culprit.probability,
             effect=measure_effect(case, culprit),
             necessary=culprit.is_necessary,
             sufficient=culprit.is_sufficient,
-            conditions=list_conditions(case, culprit, kind),
-            inside=tuple(inside) if culprit is case.culprit else (),
+            conditions=(*list_conditions(case, culprit, kind), *list_conditions_inside(descent)),
+            inside=parts_inside(descent, inside if culprit is case.culprit else ()),
+            descent=descent,
         )
-        for culprit in case.answer.culprits
-    ]
+        parts.append(part)
     return tuple(sorted(parts, key=_size_of_effect, reverse=True))
+
+
+def _num_steps_inside(culprits: Sequence[CulpritPart]) -> int:
+    return sum(part.descent.num_steps for part in culprits if part.descent is not None)
 
 
 def _size_of_effect(part: CulpritPart) -> float:
@@ -201,7 +215,7 @@ def _triage(case: Case, found: _Found, inside: Sequence[ChangePart]) -> TriagePa
     evidence = [symptom] if symptom else []
     evidence += [found.divergence_text] if divergence is not None else []
     evidence += _waiting_places(case) if kind == "hang" else []
-    look_first = [part.id for part in inside]
+    look_first = [name_place(part) for part in inside]
     is_stage = divergence is not None and divergence.stage not in NO_PLACES
     look_first += [STAGE_WORDS[divergence.stage]] if divergence is not None and is_stage else []
     category = CATEGORIES.get(kind or "")

@@ -126,8 +126,41 @@ class ClaimPart:
 
 
 @dataclass(frozen=True, slots=True)
+class DescentPart:
+    """What is known of the inside of a merge that was named as a whole.
+
+    Attributes:
+        merge: 40 hex digits.
+        bisection: id of the one that looked inside, "" if none did.
+        status: of its report, `unfinished`, or "" if there is none.
+        found: what it proved, the merge itself for what its author changed beyond merging.
+        files: that the first of these touches.
+        clause: the answer as a part of a sentence, or "".
+        summary: of its report.
+        num_commits: that the merge brought in.
+        num_steps: training steps of its probes.
+        cost: of looking inside, None if none did.
+        reason: why none looked inside, a clause, or "".
+        by_hand: the command that looks inside.
+    """
+
+    merge: str
+    bisection: str
+    status: str
+    found: tuple[ChangePart, ...] = ()
+    files: tuple[ChangePart, ...] = ()
+    clause: str = ""
+    summary: str = ""
+    num_commits: int = 0
+    num_steps: int = 0
+    cost: Cost | None = None
+    reason: str = ""
+    by_hand: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CulpritPart:
-    """A culprit: one change, or a pair that acts together only."""
+    """A culprit: one change, or a pair that acts together only; `descent` if it is a merge that was named as a whole."""
 
     changes: tuple[ChangePart, ...]
     probability: float
@@ -136,6 +169,7 @@ class CulpritPart:
     sufficient: bool | None
     conditions: tuple[str, ...]
     inside: tuple[ChangePart, ...]
+    descent: DescentPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def _head_of(probe: StoredProbe) -> list[str]:
         f"variant   {spec.get('variant', '?')}  commit {str(spec.get('commit', '?'))[:12]}  changes {spec.get('point', '?')}",
         f"run       {spec.get('rung', '?')}, seed {spec.get('seed_idx', '?')}",
         f"where     {probe.result.node}, {probe.result.wall_s:.1f} s",
+        *([f"kept      {probe.result.kept} on {probe.result.node}"] if probe.result.kept else []),
         f"ended     {say_ending(fingerprint.ending)}",
         *(f"{name:<9} {value}" for name, value in fingerprint.facts),
     ]

@@ -9,7 +9,8 @@ from bisect_train.report.case import Case, Run
 from bisect_train.report.conditions import say_states
 from bisect_train.report.failing import tail_of_log
 from bisect_train.report.parts import ClaimPart, CurvePart, ProbePart, StripPart
-from bisect_train.report.words import ENDING_WORDS, label_change, say_ending, say_point, untitle
+from bisect_train.report.words import ENDING_WORDS, label_change, say_ending, say_point, short_id, untitle
+from bisect_train.search.terms import Culprit
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation, OutcomeKind, metric_values
@@ -75,17 +76,34 @@ def _subject(case: Case, point: Point) -> str:
 def list_claims(case: Case, kind: str | None) -> tuple[ClaimPart, ...]:
     """Return the claims of the newest proof; the kind of change chooses their words."""
     culprit = case.culprit
+    if case.answer.status == "several":
+        return tuple(
+            _claim(case, result, _text_among_several(case, result.claim, item), attempt=case.proof_attempt(item.changes))
+            for item in case.answer.culprits
+            for result in item.claims
+        )
     results = culprit.claims if culprit is not None and len(culprit.changes) == 1 else case.plan.claims
-    return tuple(_claim(case, result, kind) for result in results)
-
-
-def _claim(case: Case, result: ClaimResult, kind: str | None) -> ClaimPart:
-    claim = result.claim
     attempt = case.attempt_shown()
+    return tuple(_claim(case, result, _claim_text(case, result.claim, kind), attempt=attempt) for result in results)
+
+
+def _text_among_several(case: Case, claim: Claim, culprit: Culprit) -> str:
+    """Return a claim about one of several culprits: its two states need be neither healthy nor as sick as the bad end."""
+    name = short_id(case.space.changes[culprit.changes[-1]])
+    if claim.kind is ClaimKind.PARENT:
+        return f"{name}: the run is worse with it than just before it"
+    healthy, sick = (say_point(point, case.space, width=0) for point in (claim.healthy, claim.sick))
+    if claim.kind is ClaimKind.HEALS:
+        return f"{name}: {healthy} is better than {sick}"
+    return f"{name}: {sick} is worse than {healthy}"
+
+
+def _claim(case: Case, result: ClaimResult, text: str, *, attempt: int) -> ClaimPart:
+    claim = result.claim
     nums = [len(case.at(point, attempt=attempt)) if attempt else 0 for point in (claim.healthy, claim.sick)]
     return ClaimPart(
         kind=claim.kind.value,
-        text=_claim_text(case, claim, kind),
+        text=text,
         status=STATUS_WORDS[result.status],
         how=_say_how(result),
         healthy=say_point(claim.healthy, case.space),
@@ -122,7 +140,8 @@ def _say_how(result: ClaimResult) -> str:
 
 def make_strip(case: Case) -> tuple[StripPart, ...]:
     """Return one entry per change with its probability; () before the search."""
-    named = set(case.culprit.changes) if case.culprit and case.answer.status in ("isolated", "several") else set()
+    is_proved = case.answer.status in ("isolated", "several")
+    named = {idx for culprit in case.answer.culprits for idx in culprit.changes} if is_proved else set()
     return tuple(
         StripPart(idx + 1, label_change(change, width=60), probability, idx in named)
         for idx, (change, probability) in enumerate(zip(case.space.changes, case.plan.posterior, strict=False))

@@ -49,7 +49,8 @@ def kind_of_change(case: Case, divergence: Divergence | None) -> str | None:
         return "data_order" if divergence is not None and divergence.stage is Stage.DATA else "numerics_only"
     if ends.gap < 0:
         return "better"
-    return "memory" if case.question.metric.name in MEMORY_METRICS else "worse"
+    name = case.question.metric.name
+    return "memory" if name in MEMORY_METRICS else "slower" if name == "step_s" else "worse"
 
 
 def _kind_of_symptom(case: Case) -> str:

@@ -10,7 +10,10 @@ from bisect_train.report.case import Case
 from bisect_train.report.conditions import list_conditions, say_states
 from bisect_train.report.endstory import say_symptom
 from bisect_train.report.failing import say_failed_end, say_no_metric
+from bisect_train.report.inside import add_clause, explain_inside, explain_own_change
 from bisect_train.report.parts import CulpritPart, EffectPart
+from bisect_train.report.remarks import say_remarks
+from bisect_train.report.several import explain_several, say_several
 from bisect_train.report.words import (
     name_change,
     name_changes,
@@ -33,6 +36,7 @@ PHASES = {
     Phase.SEARCH: "the search goes on",
     Phase.PROOF: "the proof is not complete",
     Phase.PARTNER: "a partner of the change is being looked for",
+    Phase.REST: "the rest of the range is being searched for more",
     Phase.DONE: "done",
 }
 
@@ -81,19 +85,26 @@ def _with_stop(text: str) -> str:
 
 
 def _word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | None) -> Wording:
+    if len(culprits) > 1:
+        return _word_several(case, culprits)
     first = culprits[0]
     changes = [case.space.changes[idx] for idx in case.answer.culprits[0].changes]
     name = name_changes(changes)
     verb = "make" if len(changes) > 1 else "makes"
     together = " together" if len(changes) > 1 else ""
     summary = f"{name[0].upper()}{name[1:]}{together} {verb} {_say_harm(case, first.effect, kind)}."
-    if len(culprits) > 1:
-        others = "; ".join(f"{item.changes[0].kind} {item.changes[0].id[:12]}" for item in culprits[1:])
-        summary = f"{len(culprits)} changes each make it worse; the largest: {summary[:-1]}; also: {others}."
+    summary = f"{add_clause(summary[:-1], first)}."
     found = {"better": "Found the change", "numerics_only": "Found the change of the numbers"}
     headline = found.get(kind or "", "Found the culprit") + (": two changes together" if len(changes) > 1 else "")
-    told = (*_say_caveat(case), *_say_authors(culprits), *_say_size(case, first.effect), *_say_sureness(case, first, kind))
-    return Wording(headline, summary, told)
+    told = (*_say_caveat(case), *explain_inside(culprits), *_say_own_changes(case))
+    told += (*_say_authors(culprits), *_say_size(case, first.effect), *_say_sureness(case, first, kind))
+    return Wording(headline, summary, (*told, *say_remarks(case)))
+
+
+def _word_several(case: Case, culprits: tuple[CulpritPart, ...]) -> Wording:
+    told = (*_say_caveat(case), *explain_inside(culprits), *_say_own_changes(case), *_say_authors(culprits))
+    told += (*explain_several(case, culprits), *say_remarks(case))
+    return Wording(f"Found {len(culprits)} culprits", say_several(case, culprits), told)
 
 
 def _say_caveat(case: Case) -> tuple[str, ...]:
@@ -104,10 +115,18 @@ def _say_caveat(case: Case) -> tuple[str, ...]:
     return ("Every seed gives the same run, so this rests on one run of each state: chance cannot be told from an effect.",)
 
 
+def _say_own_changes(case: Case) -> tuple[str, ...]:
+    """Return what a merge is blamed for where the branch that it brought in was searched, too."""
+    commits = case.space.commits
+    named = [idx for culprit in case.answer.culprits for idx in culprit.changes if idx in commits.merges]
+    return tuple(explain_own_change(case.space.changes[idx]) for idx in named if len(commits.parents[idx]) > 1)
+
+
 def _say_authors(culprits: tuple[CulpritPart, ...]) -> tuple[str, ...]:
     """Return who made the commits that are named, and when."""
-    parts = [part for culprit in culprits for part in culprit.changes if part.kind == ChangeKind.COMMIT.value and part.detail]
-    return tuple(f"Commit {part.id[:8]} is by {part.detail}." for part in parts)
+    parts = [part for culprit in culprits for part in (*culprit.changes, *culprit.inside)]
+    commits = dict.fromkeys(part for part in parts if part.kind == ChangeKind.COMMIT.value and part.detail)
+    return tuple(f"Commit {part.id[:8]} is by {part.detail}." for part in commits)
 
 
 def _say_harm(case: Case, effect: EffectPart | None, kind: str | None) -> str:
@@ -176,7 +195,7 @@ def _say_proof(case: Case) -> str:
     if held and all(result.how in ("bitwise", "metric") for result in held):
         name = case.question.metric.name
         return f"{fresh} gave the {name} of the ends to the last digit, on every seed"
-    if case.is_symptom:
+    if case.is_symptom and not case.ends.is_flaky:
         return f"{fresh} failed with it and did not fail without it, every time"
     if case.ends.are_seeds_inert:
         return f"{fresh} showed it, one of each state; every seed gives the same run, so there is no error level to give"
@@ -200,7 +219,7 @@ def _say_roles(case: Case, culprit: CulpritPart, kind: str | None) -> tuple[str,
 def _say_sides(case: Case) -> str:
     """Return what stands in for a claim that could not be run: the states on both sides of the change agree."""
     change = case.answer.culprits[0].changes[-1]
-    kinds = {version: item.verdict for version, item in case.plan.evidence.items()}
+    kinds = {version: item.verdict for version, item in case.plan.evidence.items() if item.num_runs > 0}
     num_good = sum(kind is VerdictKind.GOOD for version, kind in kinds.items() if version <= change)
     num_bad = sum(kind is VerdictKind.BAD for version, kind in kinds.items() if version > change)
     before, after = say_count(num_good, "tested version"), say_count(num_bad, "tested version")
@@ -217,6 +236,7 @@ def _word_candidates(case: Case, kind: str | None) -> Wording:
     for culprit in case.answer.culprits:
         name = name_changes([case.space.changes[idx] for idx in culprit.changes])
         explanation.append(f"Nearest to an answer is {name}, but {'; '.join(list_conditions(case, culprit, kind))}.")
+    explanation += say_remarks(case)
     if case.ends.status is EndsStatus.SEPARATED:
         explanation.append("The ends do differ: a regression is there. No change is proved, so none is blamed.")
     return Wording(headline, f"{headline}: {_say_left(case)}", tuple(explanation))
@@ -300,7 +320,8 @@ def _helps(case: Case) -> tuple[str, ...]:
     if not case.runs:
         return ()
     if case.ends.status is EndsStatus.FLAKY:
-        return ("What would help: a probe that fails every time (more steps, more ranks), or `--judge CMD`.",)
+        more = f"more seeds (`--seeds {_more_seeds(case)}`)"
+        return (f"What would help: {more}, or a probe that fails more often (more steps, more ranks), or `--judge CMD`.",)
     helps = [] if rung.steps is None else [f"more steps (`--steps {4 * rung.steps}` or `--steps end`)"]
     helps += [] if case.ends.are_seeds_inert else [f"more seeds (`--seeds {_more_seeds(case)}`)"]
     has_steps = any(run.fingerprint.num_steps for run in case.runs) and case.question.metric.name != "grad_norm"

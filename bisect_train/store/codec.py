@@ -53,6 +53,7 @@ def _result_of(values: dict[str, Any]) -> ProbeResult:
         stacks=tuple((name, text) for name, text in values.get("stacks", ())),
         warnings=tuple(values.get("warnings", ())),
         node=values.get("node", ""),
+        kept=values.get("kept", ""),
     )
 
 

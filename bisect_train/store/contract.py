@@ -19,11 +19,15 @@ from typing import Any, Protocol
 from bisect_train.core.errors import InputError
 from bisect_train.core.probe import ProbeResult
 
+MARKED = "marked"
+UNDONE = "undone"
 LIFECYCLE = {
     "started": "running",
     "interrupted": "interrupted",
     "cancelled": "cancelled",
     "finished": "finished",
+    MARKED: "changed",
+    UNDONE: "changed",
 }
 """Event -> status of the bisection while it is the last of these; "created" before the first."""
 
@@ -41,9 +45,10 @@ class StoredBisection:
         created_s: seconds since the epoch.
         question: what was asked, `core.question.Question.to_json`.
         title: one line for a person.
-        status: created, running, interrupted, cancelled or finished, by its last lifecycle event. A coordinator that was
-            killed leaves "running" behind: ask `is_running`.
-        answer: the report of the last "finished" event (its `answer`), None unless finished.
+        status: created, running, interrupted, cancelled, finished or changed (a person marked something or took it back since
+            it last ran), by its last lifecycle event. A coordinator that was killed leaves "running" behind: ask `is_running`.
+        answer: the report of the last "finished" event (its `answer`), None unless finished: once something was marked or
+            taken back, it is no longer the answer.
     """
 
     id: str

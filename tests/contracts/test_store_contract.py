@@ -228,6 +228,9 @@ def test_find_probe_by_prefix(store: Store) -> None:
         (["started", "cancel_requested", "cancelled"], "cancelled"),
         (["started", "finished", "note"], "finished"),
         (["started", "finished", "started"], "running"),
+        (["started", "finished", "marked"], "changed"),
+        (["started", "interrupted", "undone", "note"], "changed"),
+        (["started", "finished", "undone", "started"], "running"),
     ],
 )
 def test_status_follows_the_last_lifecycle_event(store: Store, kinds: list[str], status: str) -> None:

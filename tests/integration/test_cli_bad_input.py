@@ -76,6 +76,14 @@ TRAINING = ("--", "python", "train.py")
         (("run", "--good", "old"), "no training command was given"),
         (("run", "--good", "old", "--skip", "nosuch", *TRAINING), "nosuch"),
         (("run", "--good", "old", "--path", "nosuch/*", *TRAINING), "nosuch/*"),
+        (("run", "--good", "old", "--skip-file", "nosuch.txt", *TRAINING), "--skip-file nosuch.txt cannot be read"),
+        (("run", "--good", "old", "--fixup", "nosuch.patch", *TRAINING), "--fixup nosuch.patch cannot be read"),
+        (
+            ("check", "conf.yaml", "conf.yaml", "--fixup", ".", "--", "python", "train.py", "{config}"),
+            "cannot be read: Is a dir",
+        ),
+        (("run", "--good", "old", "--budget-gpu-hours", "0", *TRAINING), "--budget-gpu-hours"),
+        (("run", "--good", "old", "--budget-gpu-hours", "2", *TRAINING), "no probe uses a GPU, so --budget-gpu-hours limits"),
         (("run", "--good", "old", "--repo", "/nonexistent", *TRAINING), "/nonexistent does not exist"),
         (("run", "--good", "old", "--steps", "0", *TRAINING), "at least 1, or 'end'"),
         (("run", "--good", "old", "--steps", "ten", *TRAINING), "neither a number of optimizer steps nor 'end'"),
@@ -238,6 +246,90 @@ def test_dry_run_says_what_would_be_run_and_runs_nothing(run: Run) -> None:
     status, out, _ = run(*BOTH, "--steps", "7", *TRAINING)
     assert status == 0 and "7 steps x 1 rank" in out and "python train.py" in out
     assert run("list")[1] == "no bisection is stored yet\n"
+
+
+PATCH = """\
+diff --git a/settings.py b/settings.py
+--- a/settings.py
++++ b/settings.py
+@@ -1 +1 @@
+-LR = 2
++LR = 2.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "fix.patch is empty"),
+        (" \n\n", "fix.patch is empty"),
+        ("From: me\n\njust words\n", "fix.patch is no patch that git can read: No valid patches in input"),
+        (PATCH[:-5], "fix.patch is no patch that git can read: corrupt patch at line"),
+        (PATCH.replace("/settings.py", "/../settings.py"), "touches '../settings.py', which is outside the tree"),
+        (PATCH.replace("/settings.py", "//etc/passwd"), "touches '/etc/passwd', which is outside the tree"),
+        (PATCH.replace("/settings.py", "/.git/config"), "touches '.git/config', which is outside the tree"),
+        (PATCH.replace("LR = 2", "LR = 77"), "any of the 5 commits, at the last one because: patch failed: settings.py:1"),
+        (
+            PATCH.replace("settings.py", "nosuch.py"),
+            "any of the 5 commits, at the last one because: nosuch.py: does not exist in index",
+        ),
+        ("x" * (8 * 2**20 + 1), "fix.patch is larger than 8 MiB"),
+    ],
+)
+def test_fixup_that_cannot_be_used_is_bad_input(run: Run, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "fix.patch").write_text(text)
+    status, _, err = run(*BOTH, "--fixup", str(tmp_path / "fix.patch"), *TRAINING)
+    assert status == 2 and message in err and "\n  " in err, err
+    assert run("list")[1] == "no bisection is stored yet\n"
+
+
+def test_fixup_that_does_not_apply_starts_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "fix.patch").write_text(PATCH)
+    fixup = ("--fixup", str(tmp_path / "fix.patch"))
+    status, _, err = run("run", "--good", "HEAD~1", *fixup, *TRAINING)
+    assert status == 2 and "does not apply to any of the 2 commits" in err
+    status, _, err = run("probe", "--rev", "HEAD", *fixup, *TRAINING)
+    assert status == 2 and "does not apply to the commit: patch failed" in err
+    assert run("list")[1] == "no bisection is stored yet\n"
+
+
+def test_dry_run_says_how_many_commits_take_a_fixup(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "fix.patch").write_text(PATCH)
+    (tmp_path / "new.patch").write_text("--- /dev/null\n+++ b/made.py\n@@ -0,0 +1 @@\n+print(1)\n")
+    made = ("--fixup", str(tmp_path / "fix.patch"), "--fixup", str(tmp_path / "new.patch"), "--", "python", "./made.py")
+    status, out, err = run(*BOTH, *made)  # the script comes with the second patch
+    assert status == 0, err
+    assert f"--fixup {tmp_path}/fix.patch applies to 1 of 5 commits" in out
+    assert f"--fixup {tmp_path}/new.patch applies to 5 of 5 commits" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("main~1\n\nxyz\n", "skip.txt:3: unknown revision 'xyz'"),
+        ("# main\nmain~1  # slow\nold..nosuch\n", "skip.txt:3: unknown revision 'nosuch'"),
+        ("0123456789012345678901234567890123456789\n", "skip.txt:1: unknown revision '0123456789"),
+        ("main~1 main~2\n", "skip.txt:1: unknown revision 'main~1 main~2'"),
+        ("--all\n", "skip.txt:1: '--all' is not a revision"),
+        ("main\n", "the bad end"),
+        (b"\xff\xfe\x00", "skip.txt is not UTF-8 text"),
+    ],
+)
+def test_skip_file_that_cannot_be_used_is_bad_input(run: Run, tmp_path: Path, text: str | bytes, message: str) -> None:
+    (tmp_path / "skip.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
+    status, _, err = run("diff", "--good", "old", "--skip-file", str(tmp_path / "skip.txt"))
+    assert status == 2 and message in err and "Traceback" not in err, err
+
+
+def test_skip_file_adds_to_skip(run: Run, repo: UserRepo, tmp_path: Path) -> None:
+    full = git(repo.path, "rev-parse", "main~3")
+    (tmp_path / "skip.txt").write_text(f"\ufeff# broken builds\n\n  {full}  # the first one\r\nmain~2..main~1\n")
+    skipped = {}
+    for args in ((), ("--skip", "main~2"), ("--skip-file", str(tmp_path / "skip.txt"))):
+        status, out, err = run("diff", "--good", "old", *args, *(("--skip", "main~2") if "--skip-file" in args else ()))
+        assert status == 0, err
+        skipped[args[:1]] = re.findall(r"step (\d) \(skipped\)", out)
+    assert skipped == {(): [], ("--skip",): ["2"], ("--skip-file",): ["1", "2", "3"]}
 
 
 def test_diff_lists_the_changes_oldest_first(run: Run, tmp_path: Path) -> None:

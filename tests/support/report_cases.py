@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from bisect_train.changes.history import CommitRange
+from bisect_train.changes.priors import Priors
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.observing import observe, rules_for, spec_of_request
 from bisect_train.core.changes import Change, ChangeKind, FilePatch, Point, Variant
@@ -49,6 +50,7 @@ class FakeSpace:
     good_is_base: bool = True
     skipped: frozenset[int] = frozenset()
     unlikely: frozenset[int] = frozenset()
+    priors: Priors = field(default_factory=Priors)
     unbuildable: dict[Point, str] = field(default_factory=dict)
 
     @property

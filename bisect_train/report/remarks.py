@@ -1,0 +1,87 @@
+"""What an answer leaves unsaid: a masked part, a part that arose elsewhere, stretches that were bad before and good again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from bisect_train.core.verdict import VerdictKind
+from bisect_train.report.case import Case
+from bisect_train.report.words import label_change, say_count, say_number
+from bisect_train.search.terms import Remark, RemarkKind
+
+PROVED = ("isolated", "several")
+LABEL_WIDTH = 40
+
+
+def say_remarks(case: Case) -> tuple[str, ...]:
+    """Return the remarks of an answer as sentences, and the bad stretches before the culprit."""
+    named = {idx for culprit in case.answer.culprits for idx in culprit.changes} if case.answer.status in PROVED else set()
+    said = [text for remark in case.answer.remarks if (text := _say_remark(case, remark, named))]
+    return (*said, *_say_islands(case))
+
+
+def _say_remark(case: Case, remark: Remark, named: set[int]) -> str:
+    where = _say_where(case, remark.first, remark.last)
+    size = "" if remark.size is None else f" by {say_number(abs(remark.size), unit=case.unit)}"
+    share = "" if remark.share is None else f" ({abs(remark.share):.0%} of the gap between the ends)"
+    if remark.kind is RemarkKind.MASKED:
+        return f"A later change makes up for part of it: {where} it becomes better{size}{share}."
+    if remark.kind is RemarkKind.IMPROVED_BEFORE:
+        return f"An earlier change made it better{size}{share}: {where}."
+    if remark.kind is RemarkKind.UNEXPLAINED:
+        is_told = any(remark.first <= idx < remark.last for idx in named)
+        return "" if is_told else f"It does not explain the whole gap: {where} it becomes worse{size}, too{share}."
+    if remark.kind is RemarkKind.NOT_NARROWED:
+        return f"Something else makes it worse{size}: {where}; no single change could be isolated there ({remark.reason})."
+    return f"No further worsening could be proved {where}."
+
+
+def _say_where(case: Case, first: int, last: int) -> str:
+    """Return the changes first..last - 1 in words."""
+    changes = case.space.changes
+    if last - first == 1:
+        return f"at {label_change(changes[first], width=LABEL_WIDTH)}"
+    from_to = [label_change(changes[idx], width=LABEL_WIDTH) for idx in (first, last - 1)]
+    return f"in the {last - first} changes from {from_to[0]} to {from_to[1]}"
+
+
+def _say_islands(case: Case) -> Iterator[str]:
+    """Tell each stretch of versions before the culprit that was bad and became good again."""
+    if case.answer.status not in PROVED:
+        return
+    culprit = min(idx for item in case.answer.culprits for idx in item.changes)
+    kinds = {k: item.verdict for k, item in sorted(case.plan.evidence.items()) if 0 < k <= culprit}
+    stretch: list[int] = []
+    for version in (*kinds, culprit + 1):
+        kind = kinds.get(version, VerdictKind.GOOD)
+        if kind is VerdictKind.BAD:
+            stretch.append(version)
+        elif kind is VerdictKind.GOOD and stretch:
+            yield _say_island(case, stretch)
+            stretch = []
+
+
+def _say_island(case: Case, stretch: list[int]) -> str:
+    seen = [label_change(case.space.changes[version - 1], width=LABEL_WIDTH) for version in (stretch[0], stretch[-1])]
+    where = f"at {seen[0]}" if stretch[0] == stretch[-1] else f"from {seen[0]} (or earlier) to {seen[1]} (or later)"
+    return f"It was bad before, too, and became good again: {where}. The culprit is the last change that made it bad."
+
+
+def longest_unseen_stretch(case: Case) -> int | None:
+    """Return how many versions in a row before the culprit were never judged; None without a culprit or an order in time."""
+    if case.answer.status not in PROVED:
+        return None
+    culprit = min(idx for item in case.answer.culprits for idx in item.changes)
+    decided = (VerdictKind.GOOD, VerdictKind.BAD)
+    judged = [k for k, item in sorted(case.plan.evidence.items()) if 0 < k <= culprit and item.verdict in decided]
+    edges = [0, *judged, culprit]
+    return max((after - before - 1 for before, after in pairwise(edges)), default=0)
+
+
+def say_unseen_stretch(case: Case) -> str:
+    """Return which bad stretch before the culprit could have been missed, "" if none."""
+    num = longest_unseen_stretch(case)
+    if not num:
+        return ""
+    return f"a bad stretch of up to {say_count(num, 'change')} before the culprit, if it was repaired again: none was run there"

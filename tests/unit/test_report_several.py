@@ -1,0 +1,98 @@
+"""Reports about more than one culprit, masked parts, bad stretches before the culprit, and failures that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from bisect_train.core.changes import Point
+from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.probe import ProbeResult
+from bisect_train.core.verdict import Criterion
+from bisect_train.report import render_html, render_text, report_to_json
+from bisect_train.report.parts import ReportData
+from tests.support.report_cases import FakeSpace, make_commits, make_failure, make_fingerprint, make_question, play
+
+
+def shifts(effects: dict[int, float]) -> Callable[[Point, int, int], Fingerprint]:
+    """Return runs that each of these changes shifts; every state has bits of its own."""
+
+    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
+        level = 3.0 + sum(size for idx, size in effects.items() if point.holds(idx))
+        return make_fingerprint(level, seed=seed, salt=point.to_text())
+
+    return behave
+
+
+def report_of(effects: dict[int, float]) -> ReportData:
+    return play(shifts(effects), FakeSpace(make_commits(20)), max_probes=1500).report()
+
+
+@pytest.fixture(scope="module")
+def two() -> ReportData:
+    return report_of({6: 0.4, 15: 0.2})
+
+
+def test_report_of_two_culprits_ranks_them_with_their_sizes(two: ReportData) -> None:
+    commits = make_commits(20)
+    assert (two.status, two.exit_status, two.headline) == ("several", 0, "Found 2 culprits")
+    assert two.summary.startswith(f'2 changes each make loss worse: commit {commits[6].id[:8]} "tidy up part 6" (+0.4, 66.7 %')
+    data = report_to_json(two)
+    assert [item["changes"][0]["id"] for item in data["culprits"]] == [commits[6].id, commits[15].id]
+    shares = [item["effect"]["share"] for item in data["culprits"]]
+    assert shares == pytest.approx([2 / 3, 1 / 3], abs=0.03)
+    assert all("proved between" in item["conditions"][0] for item in data["culprits"])
+
+
+def test_report_of_two_culprits_shows_the_proof_of_each(two: ReportData) -> None:
+    assert len(two.claims) == 6 and all(claim.status == "held" and claim.num_sick >= 3 for claim in two.claims)
+    assert [part.is_culprit for part in two.strip].count(True) == 2
+    text = _text_of(two)
+    assert "is better than the bad end" in text.replace("\n", " ") or "better than bad end" in text
+    assert "95 % interval" in " ".join(two.explanation)
+    assert render_html(two).count("<h2>The proof</h2>") == 1
+
+
+def _text_of(report: ReportData) -> str:
+    console = Console(width=200, no_color=True)
+    with console.capture() as captured:
+        console.print(render_text(report))
+    return captured.get()
+
+
+def test_report_says_that_a_later_change_hides_part() -> None:
+    report = report_of({6: 0.6, 15: -0.2})
+    assert report.status == "isolated"
+    (said,) = [text for text in report.explanation if "makes up for part" in text]
+    assert "13 changes" in said and "of the gap" in said
+    assert "explains 150 % of the gap" in " ".join(report.explanation)
+
+
+def test_report_tells_a_bad_stretch_that_was_repaired() -> None:
+    report = report_of({2: 0.5, 10: -0.5, 15: 0.5})
+    assert report.status == "isolated" and report.culprits[0].changes[0].id == make_commits(20)[15].id
+    told = [text for text in report.explanation if "bad before, too" in text]
+    hidden = [text for text in report.coverage.cannot_see if "bad stretch" in text]
+    assert told or hidden, "either it was seen, or the report says how long a stretch could be unseen"
+
+
+def test_report_names_the_longest_stretch_that_could_hide_a_repaired_regression() -> None:
+    report = report_of({15: 0.5})
+    (hidden,) = [text for text in report.coverage.cannot_see if "bad stretch" in text]
+    num = int(hidden.split("up to ")[1].split()[0])
+    assert 1 <= num < 15
+
+
+def test_report_of_a_failure_that_comes_and_goes_gives_the_rates() -> None:
+    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
+        is_unlucky = np.random.default_rng([seed, point.prefix, len(point.plus), len(point.minus)]).random() < 0.6
+        return make_failure("RuntimeError: boom") if point.holds(9) and is_unlucky else make_fingerprint(3.0, seed=seed)
+
+    report = play(behave, FakeSpace(make_commits(20)), make_question(criterion=Criterion.SYMPTOM), max_probes=1500).report()
+    assert report.status == "isolated" and report.culprits[0].changes[0].id == make_commits(20)[9].id
+    assert "every time" not in " ".join(report.explanation)
+    assert all(claim.how.startswith("p = ") for claim in report.claims)
+    assert "fresh runs with it" in report.summary
