@@ -141,8 +141,11 @@ class ChangeSpace:
     def reproduce(self, point: Point) -> tuple[str, ...]:
         """Return the git commands by which a person gets a set's tree; what the configs add is not in them."""
         point = self._canonical(point)
-        commit, tree = self._base_of(point)
         commands = () if point == GOOD_END else self._states.commands_for(self._commit_part(point))
+        try:
+            commit, tree = self._base_of(point)
+        except UnbuildableError:  # the commands lead to the conflict
+            return commands
         return (*(commands or self._checkout(commit)), *self._fixups.commands(tree))
 
     def survey_fixups(self) -> tuple[FixupUse, ...]:

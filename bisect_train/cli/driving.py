@@ -218,9 +218,7 @@ def _report_of(
 ) -> ReportData:
     stored = store.load(bisection_id)
     probes = results_that_count(store, bisection_id)
-    cost = Cost(
-        probes=ended.num_probes, cached=ended.num_reused, wall_s=ended.wall_s, gpu_s=3600 * ended.gpu_hours
-    )
+    cost = Cost(probes=ended.num_probes, cached=ended.num_reused, wall_s=ended.wall_s, gpu_s=3600 * ended.gpu_hours)
     plan = ended.plan_with_answer
     return build_report(
         stored,

@@ -27,6 +27,7 @@ from bisect_train.store.contract import MARKED, UNDONE, Store, StoredEvent, Stor
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
 
+MIN_MAX_RUNS = 6  # runs of one version in the search, at most; more where more seeds are allowed for each end
 REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused result: none of them counts from here on
 
 
@@ -46,6 +47,7 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
         skipped=space.skipped,
         prior_nats=space.priors.nats,
         confidence=question.limits.confidence,
+        max_runs=max(MIN_MAX_RUNS, 3 * question.limits.max_seeds // 4),
     )
 
 

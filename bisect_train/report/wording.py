@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bisect_train.core.changes import ChangeKind
 from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.report.case import Case
-from bisect_train.report.conditions import list_conditions, say_states
+from bisect_train.report.conditions import MEASURED, list_conditions, say_states
 from bisect_train.report.endstory import say_symptom
 from bisect_train.report.failing import say_failed_end, say_no_metric
 from bisect_train.report.inside import add_clause, explain_inside, explain_own_change
@@ -28,7 +28,7 @@ from bisect_train.report.words import (
 )
 from bisect_train.search.terms import Phase
 from bisect_train.verdict.end_terms import EndsStatus
-from bisect_train.verdict.proof import LEVEL, ClaimStatus
+from bisect_train.verdict.proof import LEVEL, NUM_LAST_PAIRS, ClaimStatus
 
 PHASES = {
     Phase.ENDS: "the ends are being compared",
@@ -236,10 +236,21 @@ def _word_candidates(case: Case, kind: str | None) -> Wording:
     for culprit in case.answer.culprits:
         name = name_changes([case.space.changes[idx] for idx in culprit.changes])
         explanation.append(f"Nearest to an answer is {name}, but {'; '.join(list_conditions(case, culprit, kind))}.")
-    explanation += say_remarks(case)
+    explanation += [*say_remarks(case), *_say_power(case)]
     if case.ends.status is EndsStatus.SEPARATED:
         explanation.append("The ends do differ: a regression is there. No change is proved, so none is blamed.")
     return Wording(headline, f"{headline}: {_say_left(case)}", tuple(explanation))
+
+
+def _say_power(case: Case) -> tuple[str, ...]:
+    """Return what would help where a proof had too few runs for so much noise."""
+    is_weak = any(result.status is ClaimStatus.FAILED and result.how in MEASURED for result in case.plan.claims)
+    if not is_weak or case.ends.are_seeds_inert or case.ends.criterion is not Criterion.STATISTICAL:
+        return ()
+    num = 3 * max(case.question.limits.max_seeds, NUM_LAST_PAIRS)
+    return (
+        f"More seeds (`--seeds {num}`) let the proof use up to {num} fresh runs of each state; more steps may widen the gap.",
+    )
 
 
 def _say_left(case: Case) -> str:

@@ -20,6 +20,7 @@ from bisect_train.verdict.replicates import worsening
 
 MAX_ATTEMPTS = 3
 SEEDS_PER_ATTEMPT = 100  # attempt n uses seed indices 100 n, 100 n + 1, ...
+MEASURED = ("permutation", "paired", "t", "rates")  # by values that chance and oddities of a state move, not by bits
 NUM_SPREAD = 4  # variants on each side that must agree when a claim cannot be built
 
 
@@ -153,7 +154,7 @@ def _proof_runs(
         point: [runs[seed_idx] for seed_idx in takewhile(runs.__contains__, count(first))] for point, runs in fresh.items()
     }
     unbuildable = _unbuildable_points(rules, known, points, evidence or {})
-    return ProofRuns(in_order, (rules.good_point, rules.bad_point), unbuildable)
+    return ProofRuns(in_order, (rules.good_point, rules.bad_point), unbuildable, rules.ends.max_seeds)
 
 
 def _unbuildable_points(
@@ -241,6 +242,11 @@ def _answer_of_proof(rules: Rules, plan: Plan, change: int) -> Answer:
         return replace(answer_candidates(plan, _say_not_healed(heals)), culprits=(culprit,))
     if parent.status is not ClaimStatus.HELD:
         return answer_candidates(plan, f"the state before it or with it could not be run afresh: {parent.reason}")
+    if heals.claim.healthy == parent.claim.healthy and parent.how in MEASURED and not sufficient:
+        # the last change: undoing it is the same comparison as the first, so nothing independent was shown
+        return replace(
+            answer_candidates(plan, "it is the last change, and alone it was not shown to make it worse"), culprits=(culprit,)
+        )
     if necessary and sufficient is not None:
         return Answer("isolated", "proved by fresh runs", culprits=(culprit,))
     if _do_sides_agree(rules, plan, change):

@@ -44,6 +44,7 @@ FIRST_LOOK, SECOND_LOOK, THIRD_LOOK = 3, 5, 8
 SECOND_LEVEL, THIRD_LEVEL = 1.0 / 252.0 + 1e-9, 0.0025
 PAIRED_LEVEL = 1.0 / 256.0 + 1e-9
 SAME_ERROR, SAME_ERROR_EARLY = 0.05, 0.01  # of "no worsening that counts": in all, and at each look before the last
+MAX_ACCIDENTS = 0.25  # of an end's runs that may fail while values decide; one always may
 INERT_EFFECT_SHARE = 0.01  # without any seed spread, differences under 1 % of the good value count as harmless
 
 
@@ -56,7 +57,7 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
     """
     first_good, first_bad = run_of(good, 0, 0), run_of(bad, 0, 0)
     missing = [EndRun(is_bad, 0) for is_bad, run in ((False, first_good), (True, first_bad)) if run is None]
-    if first_good is not None and (broken := _untestable_good(good, rules)):
+    if first_good is not None and (broken := _untestable_good(good, bad, rules)):
         return broken
     if first_bad is not None and first_bad.outcome.kind is OutcomeKind.UNTESTABLE:
         return Ends(EndsStatus.BAD_UNTESTABLE, reason=first_bad.outcome.reason)
@@ -65,43 +66,66 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
     kinds = (first_good.outcome.kind, first_bad.outcome.kind)
     if OutcomeKind.UNSEEN in kinds:
         return _report_no_metric(first_good, first_bad, rules)
-    if _is_about_failing(bad, rules):
-        return prove_failing(good, bad, rules)
-    if OutcomeKind.NO_METRIC in kinds:
+    if rules.has_judge or rules.criterion is not Criterion.AUTO:
+        is_failing = first_bad.outcome.kind is OutcomeKind.FAILED or rules.has_judge or rules.criterion is Criterion.SYMPTOM
+        return prove_failing(good, bad, rules) if is_failing else _prove_metric(good, bad, rules)
+    return _prove_either(good, bad, rules)
+
+
+def _prove_metric(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends:
+    first_good, first_bad = run_of(good, 0, 0), run_of(bad, 0, 0)
+    assert first_good is not None and first_bad is not None
+    if OutcomeKind.NO_METRIC in (first_good.outcome.kind, first_bad.outcome.kind):
         return _report_no_metric(first_good, first_bad, rules)
     return _prove_values(good, bad, rules)
 
 
-def _is_about_failing(bad: Sequence[Observation], rules: EndRules) -> bool:
-    """Return whether failures decide: a command judges, or the symptom was asked for, or the bad end fails at times."""
-    if rules.has_judge or rules.criterion is Criterion.SYMPTOM:
-        return True
-    first = run_of(bad, 0, 0)
-    is_first_failing = first is not None and first.outcome.kind is OutcomeKind.FAILED
-    return is_first_failing or (
-        rules.criterion is Criterion.AUTO and any(run.outcome.kind is OutcomeKind.FAILED for run in bad)
-    )
+def _prove_either(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends:
+    """Nothing was asked for: a failure decides if the bad end's first run fails, else values; the other one if that fails."""
+    num_failed = sum(run.outcome.kind is OutcomeKind.FAILED for run in bad)
+    first_bad = run_of(bad, 0, 0)
+    assert first_bad is not None
+    if first_bad.outcome.kind is OutcomeKind.FAILED:
+        ends = prove_failing(good, bad, rules)
+        num_measured = min(sum(run.outcome.kind is OutcomeKind.MEASURED for run in runs) for runs in (good, bad))
+        is_rare = not is_often(num_failed, len(bad)) and num_measured > FIRST_LOOK
+        return _prove_values(good, bad, rules) if ends.status is EndsStatus.FLAKY and is_rare else ends
+    ends = _prove_metric(good, bad, rules)
+    if num_failed and ends.status in (EndsStatus.SAME, EndsStatus.UNCLEAR, EndsStatus.FLAKY):
+        return prove_failing(good, bad, rules)
+    return ends
 
 
-def _untestable_good(good: Sequence[Observation], rules: EndRules) -> Ends | None:
-    """Return the answer if the good end cannot be run, or is no good end: it fails, or is judged bad on three seeds."""
-    first = run_of(good, 0, 0)
+def _untestable_good(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> Ends | None:
+    """Return the answer if the good end cannot be run, or is no good end: it fails, not only by chance."""
+    first, first_bad = run_of(good, 0, 0), run_of(bad, 0, 0)
     assert first is not None
-    kind = first.outcome.kind
+    kind, signature = first.outcome.kind, first.outcome.signature
     if kind is OutcomeKind.UNTESTABLE:
         return Ends(EndsStatus.GOOD_UNTESTABLE, reason=first.outcome.reason)
     if kind is not OutcomeKind.FAILED:
         return None
-    signature = first.outcome.signature
-    if not rules.has_judge:
-        return Ends(EndsStatus.GOOD_UNTESTABLE, signature=signature, reason=first.outcome.reason)
+    said = "the judging command calls it bad" if rules.has_judge else first.outcome.reason
+    broken = Ends(EndsStatus.GOOD_UNTESTABLE, signature=signature, reason=said)
+    if first_bad is None:
+        return Ends(EndsStatus.OPEN, wanted=(EndRun(True, 0),), signature=signature, reason="does the bad end fail too?")
+    if first_bad.outcome.signature != signature and not rules.has_judge:
+        return broken
+    # both ends fail alike: a failure that comes and goes may have met the good end by chance
     others = [run_of(good, seed_idx, 0) for seed_idx in range(1, NUM_SYMPTOM_SEEDS)]
+    if not all(run is None or run.outcome.signature == signature for run in others):
+        return None
     missing = tuple(EndRun(False, idx) for idx, run in enumerate(others, start=1) if run is None)
-    if all(run is None or run.outcome.signature == signature for run in others):
-        if missing:
-            return Ends(EndsStatus.OPEN, wanted=missing, signature=signature, reason="is the good end ever judged good?")
-        return Ends(EndsStatus.GOOD_UNTESTABLE, signature=signature, reason="the judging command calls it bad")
-    return None
+    return (
+        Ends(EndsStatus.OPEN, wanted=missing, signature=signature, reason="does the good end always fail?")
+        if missing
+        else broken
+    )
+
+
+def is_often(num_failed: int, num_runs: int) -> bool:
+    """Return whether so many runs of one variant failed that these are no accidents of the machine."""
+    return num_failed > max(1.0, MAX_ACCIDENTS * num_runs)
 
 
 def _report_no_metric(good: Observation, bad: Observation, rules: EndRules) -> Ends:
@@ -140,13 +164,14 @@ def _prove_values(good: Sequence[Observation], bad: Sequence[Observation], rules
 
 
 def _find_broken(good: Sequence[Observation], bad: Sequence[Observation]) -> Ends | None:
-    """Return the answer when a later seed failed although the first one at its end ran well."""
+    """Return the answer when runs of an end fail too often to be left out as accidents of the machine."""
     if broken := find_untestable(good, bad):
         return broken
     for status, runs in ((EndsStatus.GOOD_UNTESTABLE, good), (EndsStatus.FLAKY, bad)):
-        for run in sorted(runs, key=order_of):
-            if run.outcome.kind is not OutcomeKind.MEASURED:
-                return Ends(status, signature=run.outcome.signature, reason=f"seed {run.seed_idx}: {run.outcome.reason}")
+        failed = [run for run in sorted(runs, key=order_of) if run.outcome.kind is not OutcomeKind.MEASURED]
+        if is_often(len(failed), len(runs)):
+            first = failed[0]
+            return Ends(status, signature=first.outcome.signature, reason=f"seed {first.seed_idx}: {first.outcome.reason}")
     return None
 
 
@@ -246,12 +271,9 @@ def _runs_of_look(
 ) -> tuple[EndRun, ...]:
     """Return the runs that a look still needs: copies are made up for, but an end without any spread has shown all it can."""
     nums = []
-    for values, digests, is_inert in (
-        (seen.good, seen.good_digests, seen.is_good_inert),
-        (seen.bad, seen.bad_digests, seen.is_bad_inert),
-    ):
-        num_copies = len(digests) - len(values)
-        nums.append(0 if is_inert or len(values) >= look else min(look + num_copies, max_seeds))
+    for values, runs, is_inert in ((seen.good, good, seen.is_good_inert), (seen.bad, bad, seen.is_bad_inert)):
+        num_without_value = len({run.seed_idx for run in runs}) - len(values)  # copies, and runs that failed
+        nums.append(0 if is_inert or len(values) >= look else min(look + num_without_value, max_seeds))
     return _missing_runs(good, bad, num_good=nums[0], num_bad=nums[1])
 
 

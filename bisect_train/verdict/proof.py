@@ -14,6 +14,8 @@ Attempt n tests each claim at 0.005 / 2^n, looks included. Looks, one-sided, on 
     m seeds    exact permutation test, m the smallest that can reach its level                                level / 4
     10 seeds   exact permutation test                                                                         level / 2
 
+Where more than 10 seeds were allowed, the last half of the level is shared by 10 and by that many seeds.
+
 A failure that comes and goes is compared by Fisher's exact test after 8, 16, 24 and 40 seeds (0.1, 0.2, 0.3 and 0.4 of the
 level), with a difference of the rates above half that of the ends.
 
@@ -27,7 +29,7 @@ gap after m seeds: that costs power, never error.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -35,10 +37,12 @@ from bisect_train.core.changes import Point
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.end_terms import Ends
+from bisect_train.verdict.ends import is_often
 from bisect_train.verdict.evidence import failures_and_passes, is_metric_fine
 from bisect_train.verdict.outcome import Observation, OutcomeKind
 from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import (
+    MAX_FLIPS,
     fisher_p,
     is_near_normal,
     permutation_p,
@@ -109,11 +113,15 @@ class ClaimResult:
 
 @dataclass(frozen=True, slots=True)
 class ProofRuns:
-    """Fresh runs of one attempt, by point: the first seeds without a hole; `end_points` are (good end, bad end)."""
+    """Fresh runs of one attempt, by point: the first seeds without a hole; `end_points` are (good end, bad end).
+
+    `max_seeds` is the number that was allowed for each end: above 10, a last look may use as many fresh runs of each state.
+    """
 
     of_point: Mapping[Point, Sequence[Observation]]
     end_points: tuple[Point, Point]
     unbuildable: Mapping[Point, str]
+    max_seeds: int = NUM_LAST_PAIRS
 
 
 def examine_claim(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, attempt: int) -> ClaimResult:
@@ -130,6 +138,30 @@ def examine_claim(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, 
         if point in runs.unbuildable:
             return ClaimResult(claim, ClaimStatus.UNBUILDABLE, 0, reason=runs.unbuildable[point])
     points = {claim.healthy, claim.sick, *runs.end_points}
+    if ends.criterion is Criterion.STATISTICAL:
+        runs, num_accidents = _without_accidents(runs, points)
+        result = _examine(claim, runs, ends, metric, points, attempt=attempt)
+        is_open = result.status is ClaimStatus.OPEN
+        return replace(result, num_seeds=result.num_seeds + num_accidents) if is_open else result
+    return _examine(claim, runs, ends, metric, points, attempt=attempt)
+
+
+def _without_accidents(runs: ProofRuns, points: Collection[Point]) -> tuple[ProofRuns, int]:
+    """Return the runs without the few that failed, where values decide, and how many more seeds make up for them."""
+    kept = dict(runs.of_point)
+    num_accidents = 0
+    for point in points:
+        every = runs.of_point.get(point, ())
+        measured = [run for run in every if run.outcome.kind is OutcomeKind.MEASURED]
+        if measured and not is_often(len(every) - len(measured), len(every)):
+            kept[point] = measured
+            num_accidents = max(num_accidents, len(every) - len(measured))
+    return replace(runs, of_point=kept), num_accidents
+
+
+def _examine(
+    claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, points: Collection[Point], *, attempt: int
+) -> ClaimResult:
     num = min(len(runs.of_point.get(point, ())) for point in points)
     if num == 0:
         return ClaimResult(claim, ClaimStatus.OPEN, 1)
@@ -209,6 +241,9 @@ def _test_bitwise(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric) -> 
     """Return HELD if, on the first fresh seed, both sides are bitwise equal to their end and the ends differ enough."""
     if not ends.repeats_bitwise:
         return None
+    firsts = [runs.of_point[point][0] for point in (*runs.end_points, claim.healthy, claim.sick)]
+    if len({run.seed_idx for run in firsts}) > 1:
+        return None
     good, bad = (runs.of_point[point][0].outcome for point in runs.end_points)
     healthy, sick = runs.of_point[claim.healthy][0].outcome, runs.of_point[claim.sick][0].outcome
     if not (healthy.digest == good.digest != bad.digest == sick.digest):
@@ -232,11 +267,13 @@ def _test_values(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, l
         status = ClaimStatus.HELD if jump > half_gap else ClaimStatus.FAILED
         return ClaimResult(claim, status, 1, how="value", jump=sign * jump, reason="seeds change nothing: one run each")
     if ends.are_paired:
-        result = _test_pairs(claim, healthy, sick, half_gap, level=level)
+        shared = _on_shared_seeds(runs.of_point[claim.healthy], runs.of_point[claim.sick])
+        healthy, sick = ([sign * worsening(run.outcome.value or 0.0, metric) for run in side] for side in shared)
+        result = _test_pairs(claim, healthy, sick, half_gap, level=level, max_seeds=runs.max_seeds)
         return replace(result, jump=None if result.jump is None else sign * result.jump)
     num = min(len(healthy), len(sick))
     jump = summarise(sick).mean - summarise(healthy).mean
-    for look in _looks_at(level):
+    for look in _looks_at(level, runs.max_seeds):
         if num < look.num:
             return ClaimResult(claim, ClaimStatus.OPEN, look.num, jump=sign * jump)
         firsts = [group[: look.num] for group in groups.values() if len(group) >= look.num]
@@ -249,12 +286,22 @@ def _test_values(claim: Claim, runs: ProofRuns, ends: Ends, metric: Metric, *, l
     return ClaimResult(claim, ClaimStatus.FAILED, num, how="permutation", jump=sign * jump, reason=reason)
 
 
-def _test_pairs(claim: Claim, healthy: Sequence[float], sick: Sequence[float], half_gap: float, *, level: float) -> ClaimResult:
+def _on_shared_seeds(
+    first: Sequence[Observation], second: Sequence[Observation]
+) -> tuple[list[Observation], list[Observation]]:
+    """Return the runs of both sides on the seeds that both have, in order."""
+    seeds = {run.seed_idx for run in first} & {run.seed_idx for run in second}
+    return [run for run in first if run.seed_idx in seeds], [run for run in second if run.seed_idx in seeds]
+
+
+def _test_pairs(
+    claim: Claim, healthy: Sequence[float], sick: Sequence[float], half_gap: float, *, level: float, max_seeds: int
+) -> ClaimResult:
     """Return what the differences on the same seeds show: exact sign-flip tests of sick - healthy > gap / 2 at two looks."""
     differences = [after - before for before, after in zip(healthy, sick, strict=False)]
     jump = summarise(differences).mean
     first = math.ceil(math.log2(2.0 / level))  # the fewest pairs that can reach half the level
-    for look in (first, first + MORE_PAIRS):
+    for look in (first, min(max(first + MORE_PAIRS, max_seeds), MAX_FLIPS)):
         if len(differences) < look:
             return ClaimResult(claim, ClaimStatus.OPEN, look, jump=jump)
         shifted = [value - half_gap for value in differences[:look]]
@@ -277,12 +324,15 @@ class _Look:
     least_jump: float
 
 
-def _looks_at(level: float) -> tuple[_Look, ...]:
-    return (
+def _looks_at(level: float, max_seeds: int) -> tuple[_Look, ...]:
+    early = (
         _Look(NUM_FIRST_PAIRS, "t", level / 4.0, 0.0),
         _Look(smallest_group_for(level / 4.0), "permutation", level / 4.0, 1.0),
-        _Look(NUM_LAST_PAIRS, "permutation", level / 2.0, 1.0),
     )
+    if max_seeds <= NUM_LAST_PAIRS:
+        return (*early, _Look(NUM_LAST_PAIRS, "permutation", level / 2.0, 1.0))
+    late = [_Look(num, "permutation", level / 4.0, 1.0) for num in (NUM_LAST_PAIRS, max_seeds)]
+    return (*early, *late)
 
 
 def _p_of_look(

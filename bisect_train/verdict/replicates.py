@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bisect_train.core.question import Metric
-from bisect_train.verdict.outcome import Observation
+from bisect_train.verdict.outcome import Observation, OutcomeKind
 
 MIN_SEEDS = 3  # runs that must agree before seeds without bits to compare count as copies
 
@@ -58,7 +58,8 @@ def replicates_of(good: Sequence[Observation], bad: Sequence[Observation], metri
     digests: list[dict[int, str]] = []
     is_inert: list[bool] = []
     for runs in (good, bad):
-        first_runs = {run.seed_idx: run for run in sorted(runs, key=order_of) if run.repeat == 0}
+        measured = [run for run in sorted(runs, key=order_of) if run.outcome.kind is OutcomeKind.MEASURED]
+        first_runs = {run.seed_idx: run for run in measured if run.repeat == 0}
         copies = _copies_in(first_runs)
         is_inert.append(0 < len(copies) == len(first_runs) - 1)
         values.append({k: worsening(run.outcome.value or 0.0, metric) for k, run in first_runs.items() if k not in copies})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bisect_train.search.propose import propose_versions
+from bisect_train.search.propose import MIN_GAIN_NATS, REPEAT_WORTH, propose_versions
 
 
 @st.composite
@@ -65,3 +65,58 @@ def test_proposals_for_a_settled_belief_are_empty() -> None:
     posterior = np.zeros(32)
     posterior[7] = 1.0
     assert propose_versions(posterior, np.ones(33), num=4) == []
+
+
+def entropy_of_split(posterior: np.ndarray, cuts: set[int]) -> float:  # type: ignore[type-arg]
+    """Entropy of which interval between the cuts holds the culprit."""
+    masses = [part.sum() for part in np.split(posterior, sorted(cuts))]
+    return -sum(mass * math.log(mass) for mass in masses if mass > 0)
+
+
+@given(states(), st.dictionaries(st.integers(1, 79), st.integers(1, 7), max_size=6))
+def test_proposal_for_one_worker_is_the_best_of_all_versions_tried_one_by_one(case, num_runs: dict[int, int]) -> None:  # type: ignore[no-untyped-def]
+    posterior, testable, _, running = case
+    before = entropy_of_split(posterior, set(running))
+    scores = {}
+    for version in range(1, len(posterior)):
+        gain = testable[version] * (entropy_of_split(posterior, {*running, version}) - before)
+        if version not in running and gain >= MIN_GAIN_NATS and num_runs.get(version, 0) < 6:
+            scores[version] = gain * REPEAT_WORTH ** num_runs.get(version, 0)
+    chosen = propose_versions(posterior, testable, num=1, in_flight=running, num_runs=num_runs)
+    if not chosen:
+        assert all(score < MIN_GAIN_NATS + 1e-9 for score in scores.values())
+    else:
+        assert scores[chosen[0]] == pytest.approx(max(scores.values()), abs=1e-8)
+
+
+def test_proposals_repeat_a_version_while_the_belief_is_open() -> None:
+    """Each run of the only version between two changes is worth less than the one before, and still all there is to do."""
+    posterior = np.array([0.9, 0.1])
+    assert propose_versions(posterior, np.ones(3), num=1, num_runs={1: 5}) == [1]
+    assert propose_versions(posterior, np.ones(3), num=1, num_runs={1: 6}) == []
+
+
+def test_proposals_prefer_a_new_version_to_a_repeat_of_one_a_little_better() -> None:
+    posterior = np.full(64, 1 / 64)
+    assert propose_versions(posterior, np.ones(65), num=1, num_runs={32: 1}) in ([31], [33])
+
+
+def test_proposals_take_known_results_first_then_what_is_cheap() -> None:
+    posterior, cost = np.full(64, 1 / 64), np.ones(65)
+    cost[10] = 0.0
+    assert propose_versions(posterior, np.ones(65), num=1, cost=cost) == [10]
+    cost[10], cost[20] = 1.0, 0.5
+    assert propose_versions(posterior, np.ones(65), num=1, cost=cost) == [20]
+
+
+def test_proposals_at_equal_cost_are_those_without_any() -> None:
+    posterior = np.full(100, 0.01)
+    with_cost = propose_versions(posterior, np.ones(101), num=5, cost=np.full(101, 3.0))
+    assert with_cost == propose_versions(posterior, np.ones(101), num=5)
+
+
+def test_proposals_do_not_take_a_known_result_that_tells_nothing() -> None:
+    posterior, cost = np.full(64, 1 / 64), np.ones(65)
+    posterior[:32], posterior[32:] = 1e-6, (1 - 32e-6) / 32
+    cost[3] = 0.0
+    assert propose_versions(posterior, np.ones(65), num=1, cost=cost) == [48]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -191,7 +192,7 @@ def test_ends_with_a_failure_that_comes_and_goes_are_compared_by_their_rates() -
     assert few.status is EndsStatus.OPEN and few.wanted[0].seed_idx == 8
     ends = prove_ends(good, coming_and_going(BAD, 8, 8), RULES)
     assert (ends.status, ends.is_flaky, ends.bad_counts, ends.gap) == (EndsStatus.SEPARATED, True, (8, 8), 0.5)
-    weak = prove_ends(good, coming_and_going(BAD, 4, 20), RULES)
+    weak = prove_ends(good, coming_and_going(BAD, 4, 20), EndRules(LOSS, criterion=Criterion.SYMPTOM))
     assert weak.status is EndsStatus.FLAKY and "4 of 24" in weak.reason
 
 
@@ -230,7 +231,7 @@ def test_ends_that_a_judge_calls_good_are_the_same_after_all_seeds_only() -> Non
 def test_ends_with_a_good_end_judged_bad_once_are_compared_by_their_rates() -> None:
     rules = EndRules(LOSS, has_judge=True)
     good = [judged(GOOD, idx, idx == 0) for idx in range(8)]
-    assert prove_ends(good[:1], [], rules).status is EndsStatus.OPEN
+    assert prove_ends(good[:1], [judged(BAD, 0, 1)], rules).status is EndsStatus.OPEN
     ends = prove_ends(good, [judged(BAD, idx, 1) for idx in range(8)], rules)
     assert (ends.status, ends.good_counts, ends.bad_counts) == (EndsStatus.SEPARATED, (1, 7), (8, 0))
     always = [judged(GOOD, idx, 1) for idx in range(3)]
@@ -238,15 +239,38 @@ def test_ends_with_a_good_end_judged_bad_once_are_compared_by_their_rates() -> N
 
 
 def test_ends_with_a_good_end_that_crashes_cannot_be_tested() -> None:
-    assert prove_ends([failed(GOOD, 0)], [], RULES).status is EndsStatus.GOOD_UNTESTABLE
+    assert prove_ends([failed(GOOD, 0)], [], RULES).status is EndsStatus.OPEN
+    assert prove_ends([failed(GOOD, 0)], [measured(BAD, 0, 1.0)], RULES).status is EndsStatus.GOOD_UNTESTABLE
+    once = prove_ends([failed(GOOD, 0)], [failed(BAD, 0)], RULES)
+    assert once.status is EndsStatus.OPEN and [run.seed_idx for run in once.wanted] == [1, 2]
+    assert prove_ends([failed(GOOD, idx) for idx in range(3)], [failed(BAD, 0)], RULES).status is EndsStatus.GOOD_UNTESTABLE
 
 
 def test_ends_with_a_bad_end_that_crashes_in_a_later_seed_ask_how_often() -> None:
     bad = [measured(BAD, 0, 5.0), failed(BAD, 1)]
+    bad += [failed(BAD, 2)]
     ends = prove_ends(end_runs(GOOD, TIGHT[:3]), bad, RULES)
     assert (ends.status, ends.criterion) == (EndsStatus.OPEN, Criterion.SYMPTOM)
     by_value = EndRules(LOSS, criterion=Criterion.STATISTICAL)
     assert prove_ends(end_runs(GOOD, TIGHT[:3]), bad, by_value).status is EndsStatus.FLAKY
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_ends_leave_out_a_run_that_fails_by_accident(broken: int) -> None:
+    """A hang or two do not hide that the values differ: other seeds take their place."""
+    good: list[Observation] = []
+    bad: list[Observation] = []
+    while (ends := prove_ends(good, bad, RULES)).status is EndsStatus.OPEN:
+        run = ends.wanted[0]
+        value = 0.01 * run.seed_idx + (30.0 if run.is_bad else 0.0)
+        if run.is_bad:
+            is_broken = run.seed_idx == broken
+            seen = failed(BAD, run.seed_idx, repeat=run.repeat) if is_broken else measured(BAD, run.seed_idx, value)
+            bad.append(replace(seen, repeat=run.repeat))
+        else:
+            good.append(measured(GOOD, run.seed_idx, value, repeat=run.repeat))
+    assert (ends.status, ends.criterion) == (EndsStatus.SEPARATED, Criterion.STATISTICAL), ends.reason
+    assert ends.bad is not None and ends.bad.num >= 3
 
 
 @pytest.mark.parametrize("any_change", [False, True])

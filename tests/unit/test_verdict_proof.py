@@ -115,6 +115,9 @@ def replace_value(run: Observation, value: float) -> Observation:
 def test_claim_with_a_broken_run_cannot_be_tested(broken: Observation) -> None:
     runs = drawn(3, 8.0)
     runs[SICK][0] = broken
+    once = examine(runs)
+    assert (once.status, once.num_seeds) == (ClaimStatus.OPEN, 4), "another seed takes the place of an accident"
+    runs[SICK][1] = replace(broken, seed_idx=101)
     assert examine(runs).status is ClaimStatus.UNBUILDABLE
 
 
