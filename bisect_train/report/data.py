@@ -31,6 +31,7 @@ from bisect_train.report.parts import (
     ReportData,
     TriagePart,
 )
+from bisect_train.report.remarks import say_remarks
 from bisect_train.report.rows import draw_curves, list_claims, list_probes, make_strip, pick_pair
 from bisect_train.report.sharing import warn_of_shared_files
 from bisect_train.report.verdicts import exit_status_of, kind_of_change
@@ -238,7 +239,7 @@ def _waiting_places(case: Case) -> list[str]:
 
 
 def _collect_warnings(case: Case, warnings: Sequence[str]) -> tuple[str, ...]:
-    found = [*warnings, *(text for run in case.runs for text in run.probe.result.warnings)]
+    found = [*say_remarks(case), *warnings, *(text for run in case.runs for text in run.probe.result.warnings)]
     others = [k for k, item in case.plan.evidence.items() if item.verdict is VerdictKind.OTHER]
     if others:
         found.append(f"{say_count(len(others), 'version')} unlike both ends: another change shows there, too")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.case import Case
 from bisect_train.report.words import label_change, say_count, say_number
-from bisect_train.search.terms import Remark, RemarkKind
+from bisect_train.search.terms import Island, Remark, RemarkKind
 
 PROVED = ("isolated", "several")
 LABEL_WIDTH = 40
@@ -18,7 +17,7 @@ def say_remarks(case: Case) -> tuple[str, ...]:
     """Return the remarks of an answer as sentences, and the bad stretches before the culprit."""
     named = {idx for culprit in case.answer.culprits for idx in culprit.changes} if case.answer.status in PROVED else set()
     said = [text for remark in case.answer.remarks if (text := _say_remark(case, remark, named))]
-    return (*said, *_say_islands(case))
+    return (*said, *(_say_island(case, island) for island in case.answer.islands))
 
 
 def _say_remark(case: Case, remark: Remark, named: set[int]) -> str:
@@ -46,26 +45,16 @@ def _say_where(case: Case, first: int, last: int) -> str:
     return f"in the {last - first} changes from {from_to[0]} to {from_to[1]}"
 
 
-def _say_islands(case: Case) -> Iterator[str]:
-    """Tell each stretch of versions before the culprit that was bad and became good again."""
-    if case.answer.status not in PROVED:
-        return
-    culprit = min(idx for item in case.answer.culprits for idx in item.changes)
-    kinds = {k: item.verdict for k, item in sorted(case.plan.evidence.items()) if 0 < k <= culprit}
-    stretch: list[int] = []
-    for version in (*kinds, culprit + 1):
-        kind = kinds.get(version, VerdictKind.GOOD)
-        if kind is VerdictKind.BAD:
-            stretch.append(version)
-        elif kind is VerdictKind.GOOD and stretch:
-            yield _say_island(case, stretch)
-            stretch = []
+def _say_island(case: Case, island: Island) -> str:
+    begins = _say_edge(case, island.good_before, island.first_bad)
+    ends = _say_edge(case, island.last_bad, island.good_again)
+    return f"It was bad before, too: that began with {begins} and ended with {ends}. The culprit is the last such change."
 
 
-def _say_island(case: Case, stretch: list[int]) -> str:
-    seen = [label_change(case.space.changes[version - 1], width=LABEL_WIDTH) for version in (stretch[0], stretch[-1])]
-    where = f"at {seen[0]}" if stretch[0] == stretch[-1] else f"from {seen[0]} (or earlier) to {seen[1]} (or later)"
-    return f"It was bad before, too, and became good again: {where}. The culprit is the last change that made it bad."
+def _say_edge(case: Case, before: int, after: int) -> str:
+    """Return the change that lies between two neighbouring versions, or the stretch that it lies in."""
+    last = label_change(case.space.changes[after - 1], width=LABEL_WIDTH)
+    return last if after - before == 1 else f"{last} or one of the {say_count(after - before - 1, 'change')} before it"
 
 
 def longest_unseen_stretch(case: Case) -> int | None:

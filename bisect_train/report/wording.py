@@ -12,7 +12,6 @@ from bisect_train.report.endstory import say_symptom
 from bisect_train.report.failing import say_failed_end, say_no_metric
 from bisect_train.report.inside import add_clause, explain_inside, explain_own_change
 from bisect_train.report.parts import CulpritPart, EffectPart
-from bisect_train.report.remarks import say_remarks
 from bisect_train.report.several import explain_several, say_several
 from bisect_train.report.words import (
     name_change,
@@ -98,12 +97,12 @@ def _word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | No
     headline = found.get(kind or "", "Found the culprit") + (": two changes together" if len(changes) > 1 else "")
     told = (*_say_caveat(case), *explain_inside(culprits), *_say_own_changes(case))
     told += (*_say_authors(culprits), *_say_size(case, first.effect), *_say_sureness(case, first, kind))
-    return Wording(headline, summary, (*told, *say_remarks(case)))
+    return Wording(headline, summary, told)
 
 
 def _word_several(case: Case, culprits: tuple[CulpritPart, ...]) -> Wording:
     told = (*_say_caveat(case), *explain_inside(culprits), *_say_own_changes(case), *_say_authors(culprits))
-    told += (*explain_several(case, culprits), *say_remarks(case))
+    told += explain_several(case, culprits)
     return Wording(f"Found {len(culprits)} culprits", say_several(case, culprits), told)
 
 
@@ -236,7 +235,7 @@ def _word_candidates(case: Case, kind: str | None) -> Wording:
     for culprit in case.answer.culprits:
         name = name_changes([case.space.changes[idx] for idx in culprit.changes])
         explanation.append(f"Nearest to an answer is {name}, but {'; '.join(list_conditions(case, culprit, kind))}.")
-    explanation += [*say_remarks(case), *_say_power(case)]
+    explanation += _say_power(case)
     if case.ends.status is EndsStatus.SEPARATED:
         explanation.append("The ends do differ: a regression is there. No change is proved, so none is blamed.")
     return Wording(headline, f"{headline}: {_say_left(case)}", tuple(explanation))

@@ -8,7 +8,7 @@ and reports call it on stored observations. The phases:
     SEARCH   narrow the ordered list of changes                                     search.belief, search.propose
     PROOF    fresh runs for or against the change that the search named             verdict.proof
     PARTNER  the change alone does not break the good end: which earlier change must come with it?
-    REST     more than one: parts of the range are searched by themselves                   search.parts
+    REST     more than one: parts of the range, and bad stretches before the culprit        search.parts, search.islands
     DONE     an answer
 """
 
@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from bisect_train.core.changes import Point
 from bisect_train.core.verdict import Criterion, VerdictKind
+from bisect_train.search.islands import plan_islands
 from bisect_train.search.line import NUM_RUNS_WITHOUT_NOISE, Line, max_search_runs, search_line
 from bisect_train.search.parts import plan_parts
 from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_ends
@@ -47,7 +48,9 @@ def make_plan(rules: Rules, known: Known) -> Plan:
         in_flight=[request for request in known.in_flight if request.part == 0],
     )
     plan = _plan_range(rules, own)
-    return plan if plan.answer is None else plan_parts(rules, known, plan, make=_plan_range)
+    if plan.answer is None:
+        return plan
+    return plan_islands(rules, known, plan_parts(rules, known, plan, make=_plan_range))
 
 
 def _plan_range(rules: Rules, known: Known) -> Plan:

@@ -128,6 +128,19 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
+class Island:
+    """A bad stretch before the culprit, by versions: the last good one before it, its first and last one, the next good one.
+
+    An edge is exact where the two versions at it are neighbours.
+    """
+
+    good_before: int
+    first_bad: int
+    last_bad: int
+    good_again: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """How a bisection ended.
 
@@ -140,6 +153,7 @@ class Answer:
         end: `good`, `bad` or "" when an end could not be tested.
         is_input_error: whether the question itself cannot be answered (exit status 2).
         remarks: what a reader must know beside it.
+        islands: bad stretches before the culprit, in order.
     """
 
     status: str
@@ -149,6 +163,7 @@ class Answer:
     end: str = ""
     is_input_error: bool = False
     remarks: tuple[Remark, ...] = ()
+    islands: tuple[Island, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,10 @@ def _prove_either(good: Sequence[Observation], bad: Sequence[Observation], rules
         ends = prove_failing(good, bad, rules)
         num_measured = min(sum(run.outcome.kind is OutcomeKind.MEASURED for run in runs) for runs in (good, bad))
         is_rare = not is_often(num_failed, len(bad)) and num_measured > FIRST_LOOK
-        return _prove_values(good, bad, rules) if ends.status is EndsStatus.FLAKY and is_rare else ends
+        if ends.status is not EndsStatus.FLAKY or not is_rare:
+            return ends
+        by_value = _prove_values(good, bad, rules)  # an accident at the first seed must not hide that the values differ
+        return by_value if by_value.status in (EndsStatus.OPEN, EndsStatus.SEPARATED, EndsStatus.BETTER) else ends
     ends = _prove_metric(good, bad, rules)
     if num_failed and ends.status in (EndsStatus.SAME, EndsStatus.UNCLEAR, EndsStatus.FLAKY):
         return prove_failing(good, bad, rules)
