@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bisect_train.core.changes import Point
 from bisect_train.core.question import Metric
 from bisect_train.search.islands import ISLANDS, MAX_ISLAND_RUNS
 from bisect_train.search.plan import make_plan
-from bisect_train.search.terms import Island, Known, Rules
+from bisect_train.search.terms import Island, Known, Request, Rules
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation
 from tests.support.simulated_regression import World, solve
@@ -31,10 +32,12 @@ def test_plan_tells_where_a_bad_stretch_began_and_ended(slots: int) -> None:
 
 def test_plan_leaves_an_edge_open_where_versions_cannot_run() -> None:
     world = island_world(9, 17, 24)
-    world.is_broken = lambda point: point.is_prefix and 8 <= point.prefix <= 12
-    solved = solve(world, Rules(NUM, EndRules(Metric())), slots=1, max_probes=1500)
-    (island,) = solved.answer.islands
-    assert island.good_before < 8 and island.first_bad > 12 and (island.last_bad, island.good_again) == (17, 18)
+    world.is_broken = lambda point: point.is_prefix and 18 <= point.prefix <= 20
+    seen = [world.run(Request(Point(16), 0))]
+    while (plan := make_plan(Rules(NUM, EndRules(Metric())), Known(seen, slots=2))).answer is None:
+        seen += [world.run(request) for request in plan.wanted[:2]]
+    (island,) = plan.answer.islands
+    assert (island.good_before, island.first_bad) == (9, 10) and island.last_bad == 17 and island.good_again > 20
 
 
 def test_plan_of_a_clean_history_runs_nothing_for_islands() -> None:
