@@ -28,6 +28,12 @@ def _say_remark(case: Case, remark: Remark, named: set[int]) -> str:
         return f"A later change makes up for part of it: {where} it becomes better{size}{share}."
     if remark.kind is RemarkKind.IMPROVED_BEFORE:
         return f"An earlier change made it better{size}{share}: {where}."
+    if remark.kind is RemarkKind.UNDONE:
+        return f"A change made it worse{size} for a time, and the bad end is no better without it: {where}."
+    if remark.kind is RemarkKind.PROVED_PART:
+        return f"One change is proved to be part of it{size}, the rest could not be isolated: {where}."
+    if remark.kind is RemarkKind.NOT_SEARCHED:
+        return f"Whether it is the only one was not looked at to the end: {remark.reason}."
     if remark.kind is RemarkKind.UNEXPLAINED:
         is_told = any(remark.first <= idx < remark.last for idx in named)
         return "" if is_told else f"It does not explain the whole gap: {where} it becomes worse{size}, too{share}."

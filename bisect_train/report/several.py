@@ -12,7 +12,7 @@ from bisect_train.verdict.proof import LEVEL, ClaimKind
 
 def part_of_culprit(case: Case, culprit: Culprit) -> tuple[Point, Point] | None:
     """Return the ends of the part of the range in which a culprit was proved, None if that was the whole."""
-    claims = {result.claim.kind: result.claim for result in culprit.claims}
+    claims = {result.claim.kind: result.claim for result in reversed(culprit.claims)}  # the part's own come first
     heals, breaks = claims.get(ClaimKind.HEALS), claims.get(ClaimKind.BREAKS)
     if heals is None or breaks is None:
         return None

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from bisect_train.core.changes import Point
 from bisect_train.core.verdict import VerdictKind
-from bisect_train.search.terms import Island, Known, Phase, Plan, Request, Rules
+from bisect_train.search.terms import PROVED, Island, Known, Phase, Plan, Request, Rules
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 
@@ -21,7 +21,6 @@ ISLANDS = -1
 MAX_ISLANDS = 2
 MAX_ISLAND_RUNS = 24
 MAX_RUNS_OF_VERSION = 2
-PROVED = ("isolated", "several")
 DECIDED = (VerdictKind.GOOD, VerdictKind.BAD)
 
 
@@ -41,7 +40,7 @@ def plan_islands(rules: Rules, known: Known, plan: Plan) -> Plan:
     num_runs = sum(run.part == ISLANDS for run in known.observations)
     wanted = _wanted(rules, known, islands, runs_of) if num_runs < MAX_ISLAND_RUNS else ()
     if wanted:
-        return replace(plan, phase=Phase.REST, wanted=wanted, answer=None)
+        return replace(plan, phase=Phase.REST, wanted=wanted, answer=None, own=plan.answer)
     return replace(plan, answer=replace(plan.answer, islands=tuple(islands)))
 
 

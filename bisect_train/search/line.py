@@ -129,6 +129,8 @@ def _wanted_runs(line: Line, rules: Rules, known: Known, ends: Ends, state: _Sta
     running = [version for version, _ in in_flight]
     if ends.is_flaky:
         testable[[0, line.num_changes, *line.marks]] = 0.0  # the proof of the ends ran these often enough
+        below = np.concatenate([[0.0], np.cumsum(state.posterior)])
+        testable[(below <= OBSOLETE_MASS) | (below >= 1.0 - OBSOLETE_MASS)] = 0.0  # would be cancelled at once
         counts = _counts_of(line, state.runs_of, ends)
         chosen = propose_with_rates(line.num_changes, counts, state.posterior, testable, num=num, in_flight=running)
         return _requests_for(line, state, [request for _, request in in_flight], chosen)

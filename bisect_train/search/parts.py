@@ -11,7 +11,7 @@ the proofs is spent once: the attempts of a part continue the count, each part w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -20,7 +20,7 @@ import numpy as np
 from bisect_train.core.changes import Point, make_point
 from bisect_train.core.verdict import Criterion
 from bisect_train.search.belief import credible_changes
-from bisect_train.search.terms import Answer, Culprit, Known, Part, Phase, Plan, Remark, RemarkKind, Request, Rules
+from bisect_train.search.terms import PROVED, Answer, Culprit, Known, Part, Phase, Plan, Remark, RemarkKind, Request, Rules
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.outcome import Observation, OutcomeKind
 from bisect_train.verdict.proof import ClaimResult
@@ -28,8 +28,8 @@ from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.rest import Levels, Rest, is_plateau, is_step, rest_of
 
 MAX_DEPTH = 3
+MAX_SPLIT_DEPTH = 1  # of a range that looks like a drift: its halves would look like one, too
 CANDIDATE_MASS = 0.99
-PROVED = ("isolated", "several")
 Planner = Callable[[Rules, Known], Plan]
 
 
@@ -74,7 +74,7 @@ def plan_parts(rules: Rules, known: Known, plan: Plan, *, make: Planner, part: i
     assert plan.answer is not None
     if depth >= MAX_DEPTH or plan.ends.criterion is not Criterion.STATISTICAL:
         return plan
-    windows, remarks = _windows_of(rules, _own_runs(known, part), plan)
+    windows, remarks = _windows_of(rules, _own_runs(known, part), plan, may_split=depth < MAX_SPLIT_DEPTH)
     plan = replace(plan, answer=replace(plan.answer, remarks=remarks))
     num_attempts = max([rules.num_earlier_attempts, *(run.attempt for run in known.observations if run.part == part)])
     parts = []
@@ -105,13 +105,15 @@ def _above(part: int) -> Iterator[int]:
         yield part
 
 
-def _windows_of(rules: Rules, known: Known, plan: Plan) -> tuple[list[tuple[int, Window]], tuple[Remark, ...]]:
+def _windows_of(
+    rules: Rules, known: Known, plan: Plan, *, may_split: bool
+) -> tuple[list[tuple[int, Window]], tuple[Remark, ...]]:
     """Return the parts to look at (1 is the one at the good end, 2 that at the bad end), and what a reader must know."""
     answer = plan.answer
     assert answer is not None
     if answer.status == "isolated" and len(answer.culprits[0].changes) == 1:
         return _windows_around(rules, known, plan, answer.culprits[0].changes[0])
-    if answer.status in ("candidates", "drift"):
+    if answer.status == "candidates" or (answer.status == "drift" and may_split):
         level = _version_between(rules, known, plan)
         if level is not None:
             return [(1, Window(0, level)), (2, Window(level, rules.num_changes))], ()
@@ -248,13 +250,13 @@ def _joined(plan: Plan, parts: list[Part]) -> Plan:
     """Return the plan of a range and its parts: what is still wanted, or one answer."""
     if any(part.plan.answer is None for part in parts):
         wanted = tuple(_request_outside(request, part) for part in parts for request in part.plan.wanted)
-        return replace(plan, phase=Phase.REST, wanted=wanted, answer=None)
+        return replace(plan, phase=Phase.REST, wanted=wanted, answer=None, own=plan.answer)
     own = plan.answer
     assert own is not None
+    plan = replace(plan, own=own)
     is_whole = own.status == "isolated"
     culprits = list(own.culprits) if is_whole else []
     remarks = list(own.remarks)
-    is_open = False
     for part in parts:
         answer = part.plan.answer
         assert answer is not None
@@ -262,17 +264,22 @@ def _joined(plan: Plan, parts: list[Part]) -> Plan:
         if answer.status in PROVED:
             culprits += [_culprit_outside(culprit, part) for culprit in answer.culprits]
         else:
-            is_open = True
             remarks.append(_remark_on_open(part, answer))
-    culprits.sort(key=lambda culprit: -_size_of(culprit))
-    if len(culprits) >= 2:
-        reason = f"{len(culprits)} changes, each proved by fresh runs"
-        return replace(plan, wanted=(), answer=Answer("several", reason, tuple(culprits), remarks=tuple(remarks)))
-    if culprits and not is_whole and not is_open:
-        return replace(
-            plan, wanted=(), answer=Answer("isolated", "proved by fresh runs", tuple(culprits), remarks=tuple(remarks))
-        )
-    return replace(plan, wanted=(), answer=replace(own, remarks=tuple(remarks)))
+    return replace(plan, wanted=(), answer=answer_of_all(own, culprits, remarks))
+
+
+def answer_of_all(own: Answer, culprits: Sequence[Culprit], remarks: Sequence[Remark]) -> Answer:
+    """Return one answer from a range's own, the culprits that were proved in it or its parts, and what is to be said."""
+    ranked = sorted(culprits, key=lambda culprit: -_size_of(culprit))
+    if len(ranked) >= 2:
+        reason = f"{len(ranked)} changes, each proved by fresh runs"
+        return Answer("several", reason, tuple(ranked), remarks=tuple(remarks))
+    told = [
+        Remark(RemarkKind.PROVED_PART, culprit.changes[-1], culprit.changes[-1] + 1, _size_of(culprit))
+        for culprit in ranked
+        if own.status not in PROVED
+    ]
+    return replace(own, remarks=(*remarks, *told))
 
 
 def _culprit_outside(culprit: Culprit, part: Part) -> Culprit:
@@ -284,7 +291,8 @@ def _culprit_outside(culprit: Culprit, part: Part) -> Culprit:
         return replace(result, claim=moved)
 
     changes = tuple(idx + part.first for idx in culprit.changes)
-    return replace(culprit, changes=changes, claims=tuple(move(result) for result in culprit.claims))
+    claims = tuple(move(result) for result in culprit.claims)
+    return replace(culprit, changes=changes, claims=claims, part=culprit.part or part.number)
 
 
 def _size_of(culprit: Culprit) -> float:

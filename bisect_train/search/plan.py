@@ -25,6 +25,7 @@ from bisect_train.search.line import NUM_RUNS_WITHOUT_NOISE, Line, max_search_ru
 from bisect_train.search.parts import plan_parts
 from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_ends
 from bisect_train.search.terms import Answer, Known, Phase, Plan, Request, Rules, answer_candidates
+from bisect_train.search.whole import confirm_in_whole
 from bisect_train.verdict.end_terms import Ends, EndsStatus
 from bisect_train.verdict.ends import prove_ends
 from bisect_train.verdict.evidence import failures_and_passes, judge_variant
@@ -50,7 +51,8 @@ def make_plan(rules: Rules, known: Known) -> Plan:
     plan = _plan_range(rules, own)
     if plan.answer is None:
         return plan
-    return plan_islands(rules, known, plan_parts(rules, known, plan, make=_plan_range))
+    plan = confirm_in_whole(rules, known, plan_parts(rules, known, plan, make=_plan_range))
+    return plan_islands(rules, known, plan)
 
 
 def _plan_range(rules: Rules, known: Known) -> Plan:

@@ -19,6 +19,7 @@ from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatu
 from bisect_train.verdict.replicates import worsening
 
 MAX_ATTEMPTS = 3
+LAST_ATTEMPT = 7  # of all parts together: no exact test of 10 + 10 runs, or of 20 pairs, can reach the level of a later one
 SEEDS_PER_ATTEMPT = 100  # attempt n uses seed indices 100 n, 100 n + 1, ...
 MEASURED = ("permutation", "paired", "t", "rates")  # by values that chance and oddities of a state move, not by bits
 NUM_SPREAD = 4  # variants on each side that must agree when a claim cannot be built
@@ -99,7 +100,7 @@ def prove_change(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
         plan: of the search so far, with ends and posterior.
         attempt: 1 for the first attempt of this bisection.
     """
-    last_attempt = rules.num_earlier_attempts + MAX_ATTEMPTS
+    last_attempt = min(rules.num_earlier_attempts + MAX_ATTEMPTS, LAST_ATTEMPT)
     if attempt > last_attempt:
         reason = f"{MAX_ATTEMPTS} attempts to prove an answer failed"
         return replace(plan, phase=Phase.DONE, candidate=change, wanted=(), answer=answer_candidates(plan, reason))
@@ -242,10 +243,13 @@ def _answer_of_proof(rules: Rules, plan: Plan, change: int) -> Answer:
         return replace(answer_candidates(plan, _say_not_healed(heals)), culprits=(culprit,))
     if parent.status is not ClaimStatus.HELD:
         return answer_candidates(plan, f"the state before it or with it could not be run afresh: {parent.reason}")
-    if heals.claim.healthy == parent.claim.healthy and parent.how in MEASURED and not sufficient:
-        # the last change: undoing it is the same comparison as the first, so nothing independent was shown
+    is_one_comparison = heals.claim.healthy == parent.claim.healthy  # the last change: undoing it is what the first claim shows
+    if not sufficient and ((is_one_comparison and parent.how in MEASURED) or parent.how == "rates"):
         return replace(
-            answer_candidates(plan, "it is the last change, and alone it was not shown to make it worse"), culprits=(culprit,)
+            answer_candidates(
+                plan, "alone on the good end it was not shown to make it worse, and the rest of its proof is too weak"
+            ),
+            culprits=(culprit,),
         )
     if necessary and sufficient is not None:
         return Answer("isolated", "proved by fresh runs", culprits=(culprit,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -14,6 +14,9 @@ from bisect_train.search.belief import credible_changes
 from bisect_train.verdict.end_terms import EndRules, Ends
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import ClaimResult
+
+PROVED = ("isolated", "several")
+"""Statuses of an answer whose culprits are proved."""
 
 
 class Phase(str, Enum):
@@ -88,6 +91,7 @@ class Culprit:
         claims: what the proof showed.
         is_necessary: the bad end without it is healthy; None if that could not be built.
         is_sufficient: the good end with it is sick; None if that could not be built.
+        part: number of the part of the range in which it was proved, 0 for the whole.
     """
 
     changes: tuple[int, ...]
@@ -95,6 +99,7 @@ class Culprit:
     claims: tuple[ClaimResult, ...]
     is_necessary: bool | None
     is_sufficient: bool | None
+    part: int = 0
 
 
 class RemarkKind(str, Enum):
@@ -104,6 +109,9 @@ class RemarkKind(str, Enum):
     IMPROVED_BEFORE = "improved_before"  # an earlier change made it better than the good end
     UNEXPLAINED = "unexplained"  # part of the worsening arose elsewhere
     NOT_PROVED = "not_proved"  # there, nothing more could be proved
+    UNDONE = "undone"  # it made it worse there, and the bad end is no better without it: later changes made up for it
+    PROVED_PART = "proved_part"  # this change is proved to be part of it, the rest could not be isolated
+    NOT_SEARCHED = "not_searched"  # the rest was not searched
     NOT_NARROWED = "not_narrowed"  # there, something makes it worse too, but no single change could be isolated
 
 
@@ -181,6 +189,7 @@ class Plan:
         tried: changes that were ever put to the proof, in order.
         answer: set when the phase is DONE.
         parts: parts of the range that are searched by themselves, after its own answer.
+        own: the range's own answer, where parts or bad stretches are still looked at.
     """
 
     phase: Phase
@@ -193,6 +202,7 @@ class Plan:
     tried: tuple[int, ...] = ()
     answer: Answer | None = None
     parts: tuple[Part, ...] = ()
+    own: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,5 +248,8 @@ def answer_candidates(plan: Plan, reason: str, *, status: str = "candidates") ->
 
 
 def answer_budget(plan: Plan, reason: str) -> Answer:
-    """Return the answer of a bisection that may spend no more: what is left, honestly."""
+    """Return the answer of a bisection that may spend no more: what was proved stays proved, else what is left."""
+    if plan.own is not None and plan.own.status in PROVED:
+        remark = Remark(RemarkKind.NOT_SEARCHED, 0, len(plan.posterior), reason=reason)
+        return replace(plan.own, remarks=(*plan.own.remarks, remark))
     return answer_candidates(plan, reason, status="budget")

@@ -24,7 +24,7 @@ from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.end_terms import EndRules, EndRun, Ends, EndsStatus
 from bisect_train.verdict.failing_ends import NUM_SYMPTOM_SEEDS, find_untestable, prove_failing
 from bisect_train.verdict.outcome import Observation, OutcomeKind
-from bisect_train.verdict.pairing import differences_of, with_pairs
+from bisect_train.verdict.pairing import MIN_PAIRS, differences_of, paired, with_pairs
 from bisect_train.verdict.replicates import Replicates, are_all_equal, order_of, replicates_of, run_of, worsening
 from bisect_train.verdict.stats import (
     MAX_FLIPS,
@@ -335,8 +335,11 @@ def renewed_ends(ends: Ends, metric: Metric) -> Ends:
     groups = [list(ends.good_values.values()), list(ends.bad_values.values())]
     good, bad = (summarise(group) for group in groups)
     spread, _ = pooled_sd(groups)
+    was_paired, could_not_tell = ends.are_paired, ends.good is not None and ends.good.num < MIN_PAIRS
     ends = replace(ends, good=_unsigned(good, metric), bad=_unsigned(bad, metric), spread=spread, gap=bad.mean - good.mean)
-    return with_pairs(replace(ends, seed_effects={}, paired_spread=0.0))
+    if was_paired:
+        return paired(ends)
+    return with_pairs(ends) if could_not_tell else ends  # three seeds far apart: too few to see whether they go together
 
 
 def _unsigned(summary: Summary, metric: Metric) -> Summary:

@@ -36,15 +36,32 @@ def differences_of(good: Mapping[int, float], bad: Mapping[int, float]) -> list[
 
 
 def with_pairs(ends: Ends) -> Ends:
-    """Return the ends with the effects of their seeds, where pairing helps."""
+    """Return the ends with the effects of their seeds, where pairing helps; then only seeds that both ends ran count."""
     differences = differences_of(ends.good_values, ends.bad_values)
     if not differences or ends.are_seeds_inert or not 0 < abs(ends.gap) < MAX_GAP_SD * ends.spread:
         return ends
+    return paired(ends)
+
+
+def paired(ends: Ends) -> Ends:
+    """Return the ends with the effects, means and gap of the seeds that both ran."""
     shared = sorted(ends.good_values.keys() & ends.bad_values.keys())
+    differences = [ends.bad_values[idx] - ends.good_values[idx] for idx in shared]
     means = [summarise([side[idx] for idx in shared]).mean for side in (ends.good_values, ends.bad_values)]
     effects = {idx: (ends.good_values[idx] - means[0] + ends.bad_values[idx] - means[1]) / 2.0 for idx in shared}
     spread = math.sqrt(0.75) * summarise(differences).sd
-    return replace(ends, seed_effects=effects, paired_spread=spread) if spread > 0 else ends
+    if spread == 0.0:
+        return ends
+    assert ends.good is not None and ends.bad is not None
+    sign = 1.0 if ends.bad.mean - ends.good.mean == 0 or (ends.bad.mean - ends.good.mean) * ends.gap > 0 else -1.0
+    return replace(
+        ends,
+        seed_effects=effects,
+        paired_spread=spread,
+        good=replace(ends.good, mean=sign * means[0]),
+        bad=replace(ends.bad, mean=sign * means[1]),
+        gap=means[1] - means[0],
+    )
 
 
 def without_seed_effects(runs: Sequence[Observation], ends: Ends, metric: Metric) -> tuple[list[float], Ends]:

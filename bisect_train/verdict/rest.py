@@ -21,7 +21,7 @@ from bisect_train.verdict.stats import permutation_p, pooled_sd, summarise, t_up
 REST_LEVEL = 0.01
 STEP_LEVEL = 0.005
 PLATEAU_LEVEL = 0.001
-PLATEAU_SHARE = 0.2  # of the gap that a level of its own must keep from both ends
+PLATEAU_SHARE = 0.03  # of the gap that a level of its own must keep from both ends, and one standard deviation at least
 MIN_PLATEAU_RUNS = 4
 
 
@@ -84,10 +84,10 @@ def is_plateau(good: Sequence[float], groups: Sequence[Sequence[float]], bad: Se
     if len(inside) < MIN_PLATEAU_RUNS:
         return False
     low, high = (summarise(end).mean for end in (good, bad))
-    middle, least = summarise(inside).mean, PLATEAU_SHARE * abs(high - low)
+    sd, dof = pooled_sd([good, *groups, bad])
+    middle, least = summarise(inside).mean, max(PLATEAU_SHARE * abs(high - low), sd)
     if not (middle - low >= least and high - middle >= least):
         return False
-    sd, dof = pooled_sd([good, *groups, bad])
     apart = [_difference(good, inside, sd, dof), _difference(inside, bad, sd, dof)]
     return all(rest.p_value <= PLATEAU_LEVEL for rest in apart) and not _varies(groups, sd, dof)
 

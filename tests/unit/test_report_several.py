@@ -48,7 +48,7 @@ def test_report_of_two_culprits_ranks_them_with_their_sizes(two: ReportData) -> 
 
 
 def test_report_of_two_culprits_shows_the_proof_of_each(two: ReportData) -> None:
-    assert len(two.claims) == 6 and all(claim.status == "held" and claim.num_sick >= 3 for claim in two.claims)
+    assert len(two.claims) == 8 and all(claim.status == "held" and claim.num_sick >= 3 for claim in two.claims)
     assert [part.is_culprit for part in two.strip].count(True) == 2
     text = _text_of(two)
     assert "is better than the bad end" in text.replace("\n", " ") or "better than bad end" in text
