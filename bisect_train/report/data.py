@@ -21,6 +21,7 @@ from bisect_train.report.effect import measure_effect
 from bisect_train.report.endstory import describe_end, say_symptom, tell_ends
 from bisect_train.report.failing import tail_of_end
 from bisect_train.report.inside import list_conditions_inside, name_place, parts_inside
+from bisect_train.report.micro import warn_of_micro_batches
 from bisect_train.report.parts import (
     CandidatePart,
     ChangePart,
@@ -246,7 +247,7 @@ def _collect_warnings(case: Case, warnings: Sequence[str]) -> tuple[str, ...]:
     copies = _num_copies(case)
     if copies and not case.ends.are_seeds_inert:
         found.append(f"{say_count(copies, 'run')} with another seed gave the bits of seed 0 and count as none")
-    found += warn_of_shared_files(case)
+    found += [*warn_of_micro_batches(case), *warn_of_shared_files(case)]
     return tuple(dict.fromkeys(found))
 
 

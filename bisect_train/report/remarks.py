@@ -71,7 +71,7 @@ def longest_unseen_stretch(case: Case) -> int | None:
     decided = (VerdictKind.GOOD, VerdictKind.BAD)
     judged = [k for k, item in sorted(case.plan.evidence.items()) if 0 < k <= culprit and item.verdict in decided]
     edges = [0, *judged, culprit]
-    return max((after - before - 1 for before, after in pairwise(edges)), default=0)
+    return max(0, *(after - before - 1 for before, after in pairwise(edges)))
 
 
 def say_unseen_stretch(case: Case) -> str:

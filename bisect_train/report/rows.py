@@ -121,7 +121,11 @@ def _claim_text(case: Case, claim: Claim, kind: str | None) -> str:
         return f"just before it the run is {good}, with it the run is {bad}"
     shown = claim.healthy if claim.kind is ClaimKind.HEALS else claim.sick
     state = good if claim.kind is ClaimKind.HEALS else bad
-    return f"the {say_point(shown, case.space)} is {state}"
+    if not shown.is_prefix:
+        return f"the {say_point(shown, case.space)} is {state}"
+    # of the first and the last change: the state is a version of the range
+    what = "bad end without it" if claim.kind is ClaimKind.HEALS else "good end with it"
+    return f"the {what} ({say_point(shown, case.space, width=0)}) is {state}"
 
 
 def _say_how(result: ClaimResult) -> str:

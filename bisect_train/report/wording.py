@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from bisect_train.core.changes import ChangeKind
@@ -237,8 +238,21 @@ def _word_candidates(case: Case, kind: str | None) -> Wording:
         explanation.append(f"Nearest to an answer is {name}, but {'; '.join(list_conditions(case, culprit, kind))}.")
     explanation += _say_power(case)
     if case.ends.status is EndsStatus.SEPARATED:
-        explanation.append("The ends do differ: a regression is there. No change is proved, so none is blamed.")
+        explanation += _say_untestable(case)
+        differ = "bit by bit" if case.ends.criterion is Criterion.EXACT else "a regression is there"
+        explanation.append(f"The ends do differ: {differ}. No change is proved, so none is blamed.")
     return Wording(headline, f"{headline}: {_say_left(case)}", tuple(explanation))
+
+
+def _say_untestable(case: Case) -> tuple[str, ...]:
+    """Return how many versions could not be tested, and what may help."""
+    broken = [item for item in case.plan.evidence.values() if item.verdict is VerdictKind.UNTESTABLE]
+    if not broken:
+        return ()
+    reasons = Counter(item.reason for item in broken)
+    said = f"{say_count(len(broken), 'version')} could not be tested: {shorten(reasons.most_common(1)[0][0], 100)}"
+    more = f" and {say_count(len(reasons) - 1, 'other reason')}" if len(reasons) > 1 else ""
+    return (f"{said}{more}. Changes between them cannot be told apart; `--fixup FILE`, a patch, may make them run.",)
 
 
 def _say_power(case: Case) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A culprit that was proved in a part of the range must also matter in the whole of it.
 
 A part has ends of its own, so its proof says nothing about the ends that were asked about: a later change may have replaced
-what the culprit did, and two states beside each other may differ by an oddity of one of them. So one more comparison is made, by
+what the culprit did, and two states beside each other may differ by an oddity of one of them. One more comparison is made, by
 runs of the same attempt and at its level, with the spread of the part and more than half of its gap:
 
     the part does not reach the bad end     the bad end without the culprit is better than the bad end

@@ -95,8 +95,9 @@ def _exact_nats(run: Observation, ends: Ends) -> float:
     if not ends.repeats_bitwise or not digest:
         return 0.0
     seed_idx = 0 if ends.are_seeds_inert else run.seed_idx
-    is_good = digest == ends.good_digests.get(seed_idx)
-    is_bad = digest == ends.bad_digests.get(seed_idx)
+    if seed_idx not in ends.good_digests or seed_idx not in ends.bad_digests:
+        return 0.0  # on this seed the other end may show the same
+    is_good, is_bad = digest == ends.good_digests[seed_idx], digest == ends.bad_digests[seed_idx]
     return 0.0 if is_good == is_bad else MAX_NATS if is_bad else -MAX_NATS
 
 
@@ -104,9 +105,10 @@ def metric_nats(run: Observation, ends: Ends, metric: Metric) -> float:
     """Return what equality of the metric alone says: +-ln 20 if it is that of one end on this seed and not the other's."""
     if run.outcome.value is None or not is_metric_fine(ends):
         return 0.0
+    if run.seed_idx not in ends.good_values or run.seed_idx not in ends.bad_values:
+        return 0.0
     value = worsening(run.outcome.value, metric)
-    is_good = value == ends.good_values.get(run.seed_idx)
-    is_bad = value == ends.bad_values.get(run.seed_idx)
+    is_good, is_bad = value == ends.good_values[run.seed_idx], value == ends.bad_values[run.seed_idx]
     return 0.0 if is_good == is_bad else METRIC_NATS if is_bad else -METRIC_NATS
 
 
