@@ -1,7 +1,9 @@
-"""Recorded real runs: exported from a store once, replayed through the simulated executor in every test run.
+"""Recorded real runs: made once, replayed through the simulated executor in every test run.
 
-`python -m tests.support.recorded HOME FILE` writes the results of the newest bisection under a home folder; after
-`bisect-train demo` this renews tests/data/demo_run.json.gz.
+python -m tests.support.recorded HOME FILE           writes the newest bisection under a home folder; after
+                                                     `bisect-train demo` this renews tests/data/demo_run.json.gz
+python -m tests.support.recorded scenarios NAME ...  trains scenarios (all without a name) and writes what their replays
+                                                     need into tests/data/scenarios/; what is recorded there is kept
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.probe import ProbeJob
 from bisect_train.store.home import open_store
 from bisect_train_workers.simulated import Script, SimulatedRun
+from tests.scenarios.library import SCENARIOS
+from tests.scenarios.library.record import record_scenario
 
 DEMO_RUN = Path(__file__).parent.parent / "data" / "demo_run.json.gz"
 # times, memory and the recorder's own cost say nothing to a search; without them the file is small and diffs mean something
@@ -59,5 +63,19 @@ def replay_script(runs: Mapping[RunKey, Fingerprint]) -> Script:
     return run
 
 
+def _record_scenarios(names: Sequence[str]) -> int:
+    """Record scenarios one after the other; return 1 if one of them did not say the truth."""
+    status = 0
+    for name in names or SCENARIOS:
+        try:
+            print(record_scenario(SCENARIOS[name]), flush=True)
+        except AssertionError as error:
+            print(f"{name}: NOT AS IT SHOULD BE: {error}", flush=True)
+            status = 1
+    return status
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "scenarios":
+        sys.exit(_record_scenarios(sys.argv[2:]))
     print(export_newest(Path(sys.argv[1]), Path(sys.argv[2])), "runs")
