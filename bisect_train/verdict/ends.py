@@ -44,6 +44,7 @@ FIRST_LOOK, SECOND_LOOK, THIRD_LOOK = 3, 5, 8
 SECOND_LEVEL, THIRD_LEVEL = 1.0 / 252.0 + 1e-9, 0.0025
 PAIRED_LEVEL = 1.0 / 256.0 + 1e-9
 SAME_ERROR, SAME_ERROR_EARLY = 0.05, 0.01  # of "no worsening that counts": in all, and at each look before the last
+NUM_TRIES = 2  # seeds of a good end that must fail before it is given up
 MAX_ACCIDENTS = 0.25  # of an end's runs that may fail while values decide; one always may
 INERT_EFFECT_SHARE = 0.01  # without any seed spread, differences under 1 % of the good value count as harmless
 
@@ -112,10 +113,9 @@ def _untestable_good(good: Sequence[Observation], bad: Sequence[Observation], ru
     broken = Ends(EndsStatus.GOOD_UNTESTABLE, signature=signature, reason=said)
     if first_bad is None:
         return Ends(EndsStatus.OPEN, wanted=(EndRun(True, 0),), signature=signature, reason="does the bad end fail too?")
-    if first_bad.outcome.signature != signature and not rules.has_judge:
-        return broken
-    # both ends fail alike: a failure that comes and goes may have met the good end by chance
-    others = [run_of(good, seed_idx, 0) for seed_idx in range(1, NUM_SYMPTOM_SEEDS)]
+    # an accident of the machine, or a failure that comes and goes, may have met the good end by chance
+    is_alike = first_bad.outcome.signature == signature or rules.has_judge
+    others = [run_of(good, seed_idx, 0) for seed_idx in range(1, NUM_SYMPTOM_SEEDS if is_alike else NUM_TRIES)]
     if not all(run is None or run.outcome.signature == signature for run in others):
         return None
     missing = tuple(EndRun(False, idx) for idx, run in enumerate(others, start=1) if run is None)
