@@ -100,7 +100,7 @@ def _limits_of(asked: Asked, settings: RunSettings, metric: Metric) -> Limits:
         max_probes=asked.max_probes,
         parallel=asked.parallel or (1 if metric.name == "step_s" else None),  # times tell nothing where probes compete
         confidence=asked.confidence,
-        reuse=asked.reuse,
+        reuse=asked.reuse and metric.name != "step_s",  # another hour, another load
         gpu_hours=asked.budget_gpu_hours,
     )
 

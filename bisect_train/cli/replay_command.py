@@ -40,7 +40,10 @@ def command(file: Path, bisection: str | None, dry_run: bool, **values: Any) -> 
     _, output, _ = split_options(values)
     read = read_lines(_read_text(file), str(file))
     with open_desk() as desk:
-        reopened = reopen(desk, bisection or read.bisection or "last")
+        if not read.bisection:
+            rule = "a log says which bisection it is about in a line `bisection ID`"
+            raise InputError(f"{file}: no such line; {rule}", hint="bisect-train log --observations --out FILE writes one")
+        reopened = reopen(desk, bisection or read.bisection)
         repository = Repository.open(Path(reopened.question.repo), home=desk.home)
         entries = list_entries(desk.store, reopened.stored.id, reopened.question)
         source = LogSource(entries, reopened.plan, reopened.space, reopened.question)

@@ -242,7 +242,7 @@ def _waiting_places(case: Case) -> list[str]:
 def _collect_warnings(case: Case, warnings: Sequence[str]) -> tuple[str, ...]:
     found = [*say_remarks(case), *warnings, *(text for run in case.runs for text in run.probe.result.warnings)]
     others = [k for k, item in case.plan.evidence.items() if item.verdict is VerdictKind.OTHER]
-    if others:
+    if others and case.answer.status != "several":
         found.append(f"{say_count(len(others), 'version')} unlike both ends: another change shows there, too")
     copies = _num_copies(case)
     if copies and not case.ends.are_seeds_inert:

@@ -57,7 +57,7 @@ def _tell_symptom(case: Case) -> tuple[str, ...]:
     counts = []
     for end in ("bad", "good"):
         runs = runs_of_end(case, end)
-        num = sum(run.seen.outcome.signature == signature for run in runs)
+        num = sum(bool(signature) and run.seen.outcome.signature == signature for run in runs)
         counts.append(f"the {end} end in {num} of {say_count(len(runs), 'run')}")
     what = "is judged bad" if case.ends.criterion is Criterion.JUDGE else "fails in the same way"
     failure = "" if case.ends.criterion is Criterion.JUDGE else f" The failure: {say_symptom(case)}."

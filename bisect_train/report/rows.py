@@ -91,11 +91,11 @@ def _text_among_several(case: Case, claim: Claim, culprit: Culprit) -> str:
     """Return a claim about one of several culprits: its two states need be neither healthy nor as sick as the bad end."""
     name = short_id(case.space.changes[culprit.changes[-1]])
     if claim.kind is ClaimKind.PARENT:
-        return f"{name}: the run is worse with it than just before it"
+        return f"the run is worse with {name} than just before it"
     healthy, sick = (say_point(point, case.space, width=0) for point in (claim.healthy, claim.sick))
     if claim.kind is ClaimKind.HEALS:
-        return f"{name}: {healthy} is better than {sick}"
-    return f"{name}: {sick} is worse than {healthy}"
+        return f"{healthy} is better than {sick}"
+    return f"{sick} is worse than {healthy}"
 
 
 def _claim(case: Case, result: ClaimResult, text: str, *, attempt: int) -> ClaimPart:

@@ -65,8 +65,9 @@ def _name_with_size(case: Case, culprit: Culprit, part: CulpritPart) -> str:
 def _say_size(effect: EffectPart | None, name: str) -> str:
     if effect is None:
         return f"{name[0].upper()}{name[1:]}: its size was not measured."
-    good = say_spread(effect.good, effect.good_sd, effect.num_good, unit=effect.unit)
-    bad = say_spread(effect.bad, effect.bad_sd, effect.num_bad, unit=effect.unit)
+    source = "" if effect.spread_from == "fresh runs" else f" over {effect.spread_from}"
+    good = say_spread(effect.good, effect.good_sd, effect.num_good, unit=effect.unit, source=source)
+    bad = say_spread(effect.bad, effect.bad_sd, effect.num_bad, unit=effect.unit, source=source)
     text = f"{name[0].upper()}{name[1:]}: {effect.metric} is {good} just before it and {bad} with it"
     if effect.share is None or effect.share_low is None or effect.share_high is None:
         return f"{text}."

@@ -239,6 +239,10 @@ def _word_candidates(case: Case, kind: str | None) -> Wording:
     explanation += _say_power(case)
     if case.ends.status is EndsStatus.SEPARATED:
         explanation += _say_untestable(case)
+        if case.answer.status == "budget":
+            explanation.append(
+                "To go on, ask again with a larger budget: what was run is reused, except for repeats and proofs."
+            )
         differ = "bit by bit" if case.ends.criterion is Criterion.EXACT else "a regression is there"
         explanation.append(f"The ends do differ: {differ}. No change is proved, so none is blamed.")
     return Wording(headline, f"{headline}: {_say_left(case)}", tuple(explanation))

@@ -24,7 +24,7 @@ from bisect_train.search.islands import plan_islands
 from bisect_train.search.line import NUM_RUNS_WITHOUT_NOISE, Line, max_search_runs, search_line
 from bisect_train.search.parts import plan_parts
 from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_ends
-from bisect_train.search.terms import Answer, Known, Phase, Plan, Request, Rules, answer_candidates
+from bisect_train.search.terms import PROVED, Answer, Known, Phase, Plan, Request, Rules, answer_candidates
 from bisect_train.search.whole import confirm_in_whole
 from bisect_train.verdict.end_terms import Ends, EndsStatus
 from bisect_train.verdict.ends import prove_ends
@@ -120,14 +120,19 @@ def _judge_base(rules: Rules, known: Known, ends: Ends) -> Plan | None:
 
 
 def _search_and_prove(rules: Rules, known: Known, ends: Ends) -> Plan:
+    plan = _search_once(rules, known, ends)
+    if rules.prior_nats and plan.answer is not None and plan.answer.status not in PROVED:
+        # a prior says where to look first, not where to end: what it names and cannot prove is searched without it
+        return _search_once(replace(rules, prior_nats={}), known, ends)
+    return plan
+
+
+def _search_once(rules: Rules, known: Known, ends: Ends) -> Plan:
     ends = replace(with_fresh_ends(ends, rules, known), is_flaky=ends.is_flaky or _comes_and_goes(known, ends))
     refuted = refuted_changes(rules, known, ends)
     doubts = {idx: rules.prior_nats.get(idx, 0.0) + refuted.get(idx, 0.0) for idx in {*rules.prior_nats, *refuted}}
     line = Line(rules.num_changes, Point, rules.skipped, doubts, known.marks)
     belief = search_line(line, rules, known, ends)
-    if rules.prior_nats and not belief.wanted and belief.posterior[belief.best] < STUCK_PROBABILITY:
-        # a prior says where to look first, not where to end: what it leaves stuck goes on without it
-        belief = search_line(replace(line, doubts=refuted), rules, known, ends)
     plan = Plan(Phase.SEARCH, belief.wanted, ends, belief.posterior, belief.evidence, tried=tried_changes(known))
     best = belief.best
     is_named = belief.posterior[best] >= rules.confidence

@@ -10,6 +10,7 @@ from bisect_train.core.changes import Variant
 from bisect_train.core.fingerprint import Ending, EndingKind
 from bisect_train.core.probe import ProbeJob, ProbeSpec, Rung, RunSettings
 from tests.scenarios.library import SCENARIOS, Scenario, check_report
+from tests.scenarios.library.record import REPLAY_SLOTS
 from tests.scenarios.library.recording import Recording, UnequalRunsError
 from tests.scenarios.library.replay import NotRecordedError, replay, scenario_script
 from tests.support.simulated_bisection import fingerprint_of
@@ -19,7 +20,7 @@ MAX_BYTES = 60_000
 
 
 @pytest.mark.parametrize("scenario", RECORDED.values(), ids=RECORDED)
-@pytest.mark.parametrize("slots", [2, 5])
+@pytest.mark.parametrize("slots", REPLAY_SLOTS)
 def test_replayed_scenario_says_the_truth(tmp_path: Path, scenario: Scenario, slots: int) -> None:
     built, status, report = replay(scenario, tmp_path, slots=slots)
     check_report(scenario.truth, built, report, status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -484,3 +485,11 @@ def test_plan_by_criterion_exact_follows_the_metric_past_unrelated_signals() -> 
     assert solved.answer.status == "isolated"
     assert solved.answer.culprits[0].changes == (11,)
     assert {claim.how for claim in solved.answer.culprits[0].claims} == {"metric"}
+
+
+@pytest.mark.parametrize("skipped", [frozenset({4}), frozenset({4, 5, 6})])
+def test_plan_goes_on_without_a_prior_that_names_what_cannot_be_proved(skipped: frozenset[int]) -> None:
+    """The prior alone puts change 4 above 0.99, and the states beside it are skipped: that must not end the search."""
+    rules = replace(rules_of(13, skipped=skipped), prior_nats={4: math.log(1000.0)})
+    solved = solve(step_world(13, 9, 12.0, seed=1), rules)
+    assert (solved.answer.status, culprits_of(solved)) == ("isolated", [(9,)])

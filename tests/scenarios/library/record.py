@@ -24,6 +24,7 @@ from tests.scenarios.library.scenario import Built, Scenario, check_report
 
 # of each kind, beyond what the search asked for: the first seeds of ends and search, and of two attempts of a proof
 FILLED_SEEDS = ((0, 1), *((idx, 0) for idx in (*range(3), *range(100, 103), *range(200, 203))))
+REPLAY_SLOTS = (2, 5)
 NOT_KEPT = (EndingKind.KILLED, EndingKind.TIMEOUT)  # accidents of the machine
 
 
@@ -108,7 +109,21 @@ def _train(scenario: Scenario, recording: Recording) -> None:
         status, report = run_command(built, home, open_recording)
         for recorder in recorders:
             _fill(recorder, recording, scenario, built, home)
+            _train_replays(recorder, recording, scenario, Path(name))
     check_report(scenario.truth, built, report, status)
+
+
+def _train_replays(recorder: RecordingExecutor, recording: Recording, scenario: Scenario, folder: Path) -> None:
+    """Replay as the tests do, and train what is missing still."""
+
+    def train(job: ProbeJob) -> None:
+        first = _with_seed(job, 0, 0, recorder.facts())  # it tells the kind of the variant
+        _run_all(recorder, [job] if first.spec == job.spec else [first, job])
+
+    for slots in REPLAY_SLOTS:
+        place = folder / f"replay{slots}"
+        place.mkdir()
+        replay(scenario, place, slots=slots, recording=recording, train=train)
 
 
 def _start_recorder(real: Executor, recording: Recording) -> RecordingExecutor:

@@ -39,13 +39,26 @@ def run_command(built: Built, home: Path, open_executor: OpenExecutor) -> tuple[
     return int(status or 0), json.loads(target.read_text())
 
 
-def replay(scenario: Scenario, folder: Path, *, slots: int = 2) -> tuple[Built, int, dict[str, Any]]:
+def replay(
+    scenario: Scenario,
+    folder: Path,
+    *,
+    slots: int = 2,
+    recording: Recording | None = None,
+    train: Callable[[ProbeJob], None] | None = None,
+) -> tuple[Built, int, dict[str, Any]]:
     """Run a scenario's command on its recorded runs; return its repository, the exit status and report.json.
 
+    Args:
+        scenario: what is run.
+        folder: an empty one.
+        slots: probes at the same time.
+        recording: in place of the one on disk.
+        train: called with a job that is not recorded, and records it.
     Raises:
         NotRecordedError: the search asks for a run that was not recorded.
     """
-    script = scenario_script(Recording.read(scenario.name), death_share=scenario.death_share)
+    script = scenario_script(recording or Recording.read(scenario.name), death_share=scenario.death_share, train=train)
 
     @contextmanager
     def open_simulated(question: Question, home: Path) -> Iterator[Executor]:
@@ -55,7 +68,9 @@ def replay(scenario: Scenario, folder: Path, *, slots: int = 2) -> tuple[Built, 
     return built, *run_command(built, folder / "home", open_simulated)
 
 
-def scenario_script(recording: Recording, *, death_share: float = 0.0) -> Script:
+def scenario_script(
+    recording: Recording, *, death_share: float = 0.0, train: Callable[[ProbeJob], None] | None = None
+) -> Script:
     """Return the script that gives each job its recorded run; a share of the jobs is lost, the same ones in every replay."""
     num_tries: Counter[RunKey] = Counter()
 
@@ -66,6 +81,9 @@ def scenario_script(recording: Recording, *, death_share: float = 0.0) -> Script
         if random.Random(repr((key, num_tries[key]))).random() < death_share:
             return SimulatedRun(None, 3.0, reason="killed by signal 9")
         found = recording.find(spec)
+        if found is None and train is not None:
+            train(job)
+            found = recording.find(spec)
         if found is None:
             what = f"variant {key[0][:12]} (commit {spec.variant.commit[:12]}), seed {spec.seed_idx}, repeat {spec.repeat}"
             renew = f"renew it: python -m tests.support.recorded scenarios {recording.name}"
