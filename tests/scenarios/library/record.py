@@ -41,6 +41,11 @@ class RecordingExecutor:
         """Return those of the real one."""
         return self._real.facts()
 
+    @property
+    def jobs(self) -> list[ProbeJob]:
+        """All that were started."""
+        return list(self._jobs.values())
+
     def submit(self, job: ProbeJob) -> None:
         """Answer a job with its recorded run, or start it."""
         found = self._recording.find(job.spec)
@@ -110,6 +115,7 @@ def _train(scenario: Scenario, recording: Recording) -> None:
         for recorder in recorders:
             _fill(recorder, recording, scenario, built, home)
             _train_replays(recorder, recording, scenario, Path(name))
+            _tell_kinds(recorder, recording)
     check_report(scenario.truth, built, report, status)
 
 
@@ -124,6 +130,13 @@ def _train_replays(recorder: RecordingExecutor, recording: Recording, scenario: 
         place = folder / f"replay{slots}"
         place.mkdir()
         replay(scenario, place, slots=slots, recording=recording, train=train)
+
+
+def _tell_kinds(recorder: RecordingExecutor, recording: Recording) -> None:
+    """Run seed 0 of the variants that ran on other seeds only: without it their kind is not known, and their runs are lost."""
+    strays = {key[0] for key in recording.strays}
+    jobs = {name_of(job.spec): job for job in recorder.jobs if name_of(job.spec) in strays}
+    _run_all(recorder, [_with_seed(job, 0, 0, recorder.facts()) for job in jobs.values()])
 
 
 def _start_recorder(real: Executor, recording: Recording) -> RecordingExecutor:
