@@ -68,6 +68,25 @@ def find_marked(accept: Callable[[str], bool], *, variable: str = MARKER) -> lis
     return _living(found)
 
 
+def find_users_of(folder: Path) -> list[psutil.Process]:
+    """Return the living processes, of this user, that hold a file below a folder open; never the calling process."""
+    inside = f"{folder}{os.sep}"
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):
+            descriptors = [entry.path for entry in os.scandir(f"/proc/{pid}/fd")]
+            if pid != os.getpid() and any(_target_of(path).startswith(inside) for path in descriptors):
+                found.append(psutil.Process(pid))
+    return _living(found)
+
+
+def _target_of(link: str) -> str:
+    try:
+        return str(Path(link).readlink())
+    except OSError:  # closed meanwhile
+        return ""
+
+
 def find_descendants() -> list[psutil.Process]:
     """Return the living descendants of the calling process."""
     return _living(psutil.Process().children(recursive=True))

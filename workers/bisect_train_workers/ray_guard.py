@@ -28,10 +28,20 @@ def main() -> None:
 
     def find() -> list[psutil.Process]:
         found = [psutil.Process(pid) for pid, started in named if processes.is_same_process(pid, started)]
-        return found + processes.find_marked(marker.__eq__, variable=processes.SESSION_MARKER)
+        found += processes.find_marked(marker.__eq__, variable=processes.SESSION_MARKER)
+        # agents that began too late to be named, and have lost their environment, write logs in the session's folder
+        return found + [process for process in processes.find_users_of(Path(folder).resolve()) if _is_of_ray(process)]
 
     processes.end_all(find)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_of_ray(process: psutil.Process) -> bool:
+    """Return whether a process carries a title of Ray's: the coordinator, and a person who reads a log, do not."""
+    try:
+        return any(argument.startswith("ray::") for argument in process.cmdline()[:1])
+    except psutil.Error:
+        return False
 
 
 if __name__ == "__main__":
