@@ -128,7 +128,7 @@ def _wanted_runs(line: Line, rules: Rules, known: Known, ends: Ends, state: _Sta
     testable[list(line.marks)] = 0.0  # a person has said what they are
     running = [version for version, _ in in_flight]
     if ends.is_flaky:
-        testable[[0, line.num_changes, *line.marks]] = 0.0  # the proof of the ends ran these often enough
+        testable[[0, line.num_changes]] = 0.0  # the proof of the ends ran these often enough
         below = np.concatenate([[0.0], np.cumsum(state.posterior)])
         testable[(below <= OBSOLETE_MASS) | (below >= 1.0 - OBSOLETE_MASS)] = 0.0  # would be cancelled at once
         counts = _counts_of(line, state.runs_of, ends)

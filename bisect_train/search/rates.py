@@ -82,14 +82,6 @@ def posterior_with_rates(num_changes: int, counts: Counts, *, nats_of_change: Ma
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
-def failure_rates(num_changes: int, counts: Counts, posterior: FloatArray) -> tuple[float, float]:
-    """Return the expected failure rates of the GOOD and the BAD side, averaged over the belief."""
-    segments = _segments_of(num_changes, counts)
-    mass = np.add.reduceat(posterior, segments.starts - 1)
-    good, bad = _predictive(segments)
-    return float(mass @ good), float(mass @ bad)
-
-
 def _predictive(segments: _Segments) -> tuple[FloatArray, FloatArray]:
     """Return P(next run fails) on either side, by segment."""
     rates = []

@@ -256,7 +256,7 @@ def _look_at(part: Replicates, rules: EndRules, *, same_error: float) -> Ends:
     p_value = _look_p(low, high, ends.spread, num_sides=num_sides, differences=differences)
     if p_value is not None and worse > 0 and worse >= ends.min_effect:
         reason = f"{len(low)} + {len(high)} seeds lie {worse / ends.spread:.1f} seed sd apart" if ends.spread else "no overlap"
-        return with_pairs(replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=reason))
+        return with_pairs(replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=reason), rules.metric)
     negated = [[-value for value in group] for group in (low, high, differences)]
     mirrored = _look_p(negated[0], negated[1], ends.spread, num_sides=num_sides, differences=negated[2])
     if mirrored is not None and -worse >= ends.min_effect:
@@ -338,8 +338,8 @@ def renewed_ends(ends: Ends, metric: Metric) -> Ends:
     was_paired, could_not_tell = ends.are_paired, ends.good is not None and ends.good.num < MIN_PAIRS
     ends = replace(ends, good=_unsigned(good, metric), bad=_unsigned(bad, metric), spread=spread, gap=bad.mean - good.mean)
     if was_paired:
-        return paired(ends)
-    return with_pairs(ends) if could_not_tell else ends  # three seeds far apart: too few to see whether they go together
+        return paired(ends, metric)
+    return with_pairs(ends, metric) if could_not_tell else ends  # three seeds cannot tell whether they go together
 
 
 def _unsigned(summary: Summary, metric: Metric) -> Summary:

@@ -35,15 +35,15 @@ def differences_of(good: Mapping[int, float], bad: Mapping[int, float]) -> list[
     return [bad[idx] - good[idx] for idx in shared]
 
 
-def with_pairs(ends: Ends) -> Ends:
+def with_pairs(ends: Ends, metric: Metric) -> Ends:
     """Return the ends with the effects of their seeds, where pairing helps; then only seeds that both ends ran count."""
     differences = differences_of(ends.good_values, ends.bad_values)
     if not differences or ends.are_seeds_inert or not 0 < abs(ends.gap) < MAX_GAP_SD * ends.spread:
         return ends
-    return paired(ends)
+    return paired(ends, metric)
 
 
-def paired(ends: Ends) -> Ends:
+def paired(ends: Ends, metric: Metric) -> Ends:
     """Return the ends with the effects, means and gap of the seeds that both ran."""
     shared = sorted(ends.good_values.keys() & ends.bad_values.keys())
     differences = [ends.bad_values[idx] - ends.good_values[idx] for idx in shared]
@@ -53,13 +53,12 @@ def paired(ends: Ends) -> Ends:
     if spread == 0.0:
         return ends
     assert ends.good is not None and ends.bad is not None
-    sign = 1.0 if ends.bad.mean - ends.good.mean == 0 or (ends.bad.mean - ends.good.mean) * ends.gap > 0 else -1.0
     return replace(
         ends,
         seed_effects=effects,
         paired_spread=spread,
-        good=replace(ends.good, mean=sign * means[0]),
-        bad=replace(ends.bad, mean=sign * means[1]),
+        good=replace(ends.good, mean=worsening(means[0], metric)),
+        bad=replace(ends.bad, mean=worsening(means[1], metric)),
         gap=means[1] - means[0],
     )
 

@@ -10,7 +10,7 @@ from scipy import integrate, special
 
 from bisect_train.core.question import Metric
 from bisect_train.search.belief import FloatArray
-from bisect_train.search.rates import failure_rates, posterior_with_rates, propose_with_rates
+from bisect_train.search.rates import posterior_with_rates, propose_with_rates
 from bisect_train.search.terms import Rules
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.evidence import BAD_RATE_PRIOR, GOOD_RATE_PRIOR
@@ -94,11 +94,6 @@ def test_rates_choose_among_the_quantiles_of_a_long_line() -> None:
     posterior = posterior_with_rates(num, counts)
     (chosen,) = propose_with_rates(num, counts, posterior, np.ones(num + 1), num=1)
     assert 45_000 < chosen < 55_000
-
-
-def test_rates_of_the_sides_are_those_that_were_seen() -> None:
-    good, bad = failure_rates(NUM, {0: (10, 90), 9: (70, 30)}, posterior_with_rates(NUM, {0: (10, 90), 9: (70, 30)}))
-    assert good == pytest.approx(0.1, abs=0.01) and bad == pytest.approx(0.7, abs=0.01)
 
 
 @pytest.mark.parametrize(("good_rate", "bad_rate"), [(0.0, 0.9), (0.05, 0.95), (0.0, 0.5)])

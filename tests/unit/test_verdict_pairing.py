@@ -52,7 +52,7 @@ def test_pairs_take_the_effects_of_the_seeds_off() -> None:
     noise = [0.1, -0.1, 0.05, 0.0, -0.05, 0.0]
     good = by_seed(SEEDS)
     bad = {idx: value + 4.0 + noise[idx] for idx, value in good.items()}
-    ends = with_pairs(renewed_ends(_with_values(good, bad), LOSS))
+    ends = with_pairs(renewed_ends(_with_values(good, bad), LOSS), LOSS)
     assert ends.are_paired and ends.spread > 2.0 and ends.paired_spread < 0.1
     values, seen = without_seed_effects([measured(Point(3), idx, SEEDS[idx] + 4.0) for idx in range(3)], ends, LOSS)
     assert values == pytest.approx([4.0] * 3, abs=0.15) and seen.spread == ends.paired_spread
@@ -67,7 +67,7 @@ def _with_values(good: dict[int, float], bad: dict[int, float]) -> Ends:
 def test_pairs_are_not_used_where_the_ends_lie_far_apart() -> None:
     good = by_seed(SEEDS)
     far = {idx: value + 40.0 for idx, value in good.items()}
-    assert not with_pairs(renewed_ends(_with_values(good, far), LOSS)).are_paired
+    assert not with_pairs(renewed_ends(_with_values(good, far), LOSS), LOSS).are_paired
 
 
 def test_ends_that_go_together_separate_by_their_pairs() -> None:
@@ -115,3 +115,14 @@ def test_plan_names_nobody_wrongly_where_pairs_break_in_the_middle() -> None:
         solved = solve(Mixed(mean_of=lambda point: 0.0), Rules(24, EndRules(Metric())), slots=4, max_probes=3000)
         named = {idx for culprit in solved.answer.culprits for idx in culprit.changes}
         assert solved.answer.status not in ("isolated", "several") or named == {11}, seed
+
+
+def test_pairs_keep_the_sign_of_a_metric_where_higher_is_better() -> None:
+    accuracy = Metric("accuracy", better="higher")
+    good = {idx: -value for idx, value in by_seed(SEEDS).items()}  # signed so that larger is worse
+    bad = {idx: value + 4.0 + 0.1 * (idx % 2) for idx, value in good.items()}
+    ends = with_pairs(renewed_ends(_with_values(good, bad), accuracy), accuracy)
+    assert ends.are_paired and ends.good is not None and ends.bad is not None
+    assert ends.gap > 0 and ends.bad.mean < ends.good.mean, "the bad end is less accurate"
+    values, _ = without_seed_effects([measured(Point(3), 0, -bad[0])], ends, accuracy)
+    assert values[0] == pytest.approx(-ends.bad.mean, abs=0.2)
