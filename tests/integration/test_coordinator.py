@@ -391,7 +391,7 @@ def test_lost_and_unwanted_probes_count_as_gpu_hours() -> None:
 
 def test_time_of_probes_that_are_lost_or_no_longer_wanted_is_stored(lab: Lab) -> None:
     store = MemoryStore()
-    executor = lab.executor(lossy(lab, lambda job, num: num == 1 and job.id < "4"), slots=6)
+    executor = lab.executor(lossy(lab, lambda job, num: num == 1 and job.id < "8"), slots=6)
     question = gpu_question(lab, gpu_hours=None)
     name = store.create(question.to_json(), title="simulated")
     coordinator = Coordinator(
@@ -483,9 +483,9 @@ def test_verdicts_of_a_judge_outside_the_checkout_are_not_reused(lab: Lab) -> No
 def test_coordinator_killed_after_any_event_is_resumed_to_the_same_answer(lab: Lab) -> None:
     """Each prefix of the stored events is what a kill -9 may leave behind."""
     store = MemoryStore()
-    name, undisturbed = drive(lab, store, executor=lab.executor(lossy(lab, lambda job, num: num == 1 and job.id < "4")))
+    name, undisturbed = drive(lab, store, executor=lab.executor(lossy(lab, lambda job, num: num == 1 and job.id < "8")))
     num_events = len(store.events(name))
-    assert num_events > 30
+    assert num_events > 40
     for num in range(num_events):
         left = store_at(store, name, num)
         finished = set(keys_of(left, name, "probe_finished"))
