@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test check scenarios bench clean
+.PHONY: help demo test check scenarios explore bench clean
 
 help:
 	@echo "make demo       a real bisection on an embedded example (creates .venv, local Ray, SQLite)"
 	@echo "make test       the tests (creates .venv if needed)"
 	@echo "make check      linters: ruff, mypy, import rules"
 	@echo "make scenarios  trains all scenarios anew (minutes)"
+	@echo "make explore    property tests with many new examples"
 	@echo "make bench      benchmarks, printed; the recorder's exits 1 where its goal is missed"
 
 # torch first: its pinned build, before anything can ask for another one
@@ -35,6 +36,10 @@ check: $(STAMP)
 
 scenarios: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scenario --timeout 1800 tests/scenarios
+
+# property tests with new examples each time; what they find becomes a test of its own
+explore: $(STAMP)
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 $$(grep -rl '^@given' tests/unit)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks.bench_search

@@ -14,6 +14,7 @@ from bisect_train.changes import space as space_module
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.core.changes import GOOD_END, ChangeKind, FilePatch, Point, make_point
 from tests.support.git_repos import BAD_CONFIG, GOOD_CONFIG, UserRepo, files_of, files_on_worker, git, question_of
+from tests.support.properties import examples
 
 NUM_COMMITS = 6
 
@@ -45,7 +46,7 @@ _INDICES = st.sets(st.integers(0, NUM_COMMITS + 1), max_size=4)
 
 
 @given(prefix=st.integers(0, NUM_COMMITS + 2), plus=_INDICES, minus=_INDICES)
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_variant_of_any_point_holds_exactly_its_changes(example: Example, prefix: int, plus: set[int], minus: set[int]) -> None:
     point = Point(prefix, tuple(sorted(plus)), tuple(sorted(minus)))
     variant = example.space.variant(point)

@@ -27,6 +27,7 @@ from bisect_train.changes.config_paths import is_same
 from bisect_train.core.changes import ChangeKind, FilePatch
 from bisect_train.core.errors import RecipeError
 from bisect_train.core.question import ConfigEnd
+from tests.support.properties import examples
 
 
 def end_of(text: str, name: str = "c.yaml") -> ConfigEnd:
@@ -383,7 +384,7 @@ def check_any_set(good: ConfigEnd, bad: ConfigEnd, data: st.DataObject) -> None:
     assert set(ids_of(rest)) == set(ids) - chosen
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(good=configs(YAML_SCALARS, YAML_KEYS), bad=configs(YAML_SCALARS, YAML_KEYS), data=st.data())
 def test_any_set_of_yaml_changes_reads_back_right(good: Any, bad: Any, data: st.DataObject) -> None:
     flow = data.draw(st.sampled_from([True, False, None]))
@@ -393,7 +394,7 @@ def test_any_set_of_yaml_changes_reads_back_right(good: Any, bad: Any, data: st.
     check_any_set(end_of(texts[0]), end_of(texts[1]), data)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(good=configs(SCALARS, KEYS), bad=configs(SCALARS, KEYS), data=st.data())
 def test_any_set_of_json_changes_reads_back_right(good: Any, bad: Any, data: st.DataObject) -> None:
     check_any_set(end_of(json.dumps(good), "c.json"), end_of(json.dumps(bad), "c.json"), data)
@@ -402,7 +403,7 @@ def test_any_set_of_json_changes_reads_back_right(good: Any, bad: Any, data: st.
 TOML_SCALARS = SCALARS.filter(lambda value: value is not None) | DATES
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(good=configs(TOML_SCALARS, KEYS), bad=configs(TOML_SCALARS, KEYS), data=st.data())
 def test_any_set_of_toml_changes_reads_back_right(good: Any, bad: Any, data: st.DataObject) -> None:
     texts = [tomlkit.dumps(item) for item in (good, bad)]

@@ -18,6 +18,7 @@ from bisect_train.search.terms import Known, Phase, Plan, Request, Rules
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.evidence import MAX_NATS
 from bisect_train.verdict.outcome import Observation
+from tests.support.properties import examples
 from tests.support.simulated_regression import World, step_world
 
 GOOD, BAD, UNTESTABLE = MARK_KINDS
@@ -132,10 +133,14 @@ def test_mark_replaces_what_runs_say_even_where_they_lie() -> None:
 
 
 @given(st.dictionaries(st.integers(1, 15), st.sampled_from(MARK_KINDS)), st.integers(0, 15), st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_marked_versions_are_never_searched_and_wrong_marks_name_nobody_else(marks: Marks, culprit: int, seed: int) -> None:
     plan, asked = solve_marked(step_world(16, culprit, 12.0, seed=seed), rules_of(16), marks)
-    assert not {request.point.prefix for request in asked if request.attempt == 0 and request.point.is_prefix} & marks.keys()
+    # a part's ends are run although they are marked: a mark never stands in for a proof
+    searched = {
+        request.point.prefix for request in asked if request.attempt == 0 and request.point.is_prefix and not request.part
+    }
+    assert not searched & marks.keys()
     assert plan.answer is not None
     if plan.answer.status == "isolated":
         assert culprits_of(plan) == [(culprit,)]

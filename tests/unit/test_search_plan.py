@@ -20,6 +20,7 @@ from bisect_train.search.proving import MAX_ATTEMPTS
 from bisect_train.search.terms import Known, Phase, Plan, Request, Rules, answer_budget
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
+from tests.support.properties import examples
 from tests.support.simulated_regression import Solved, World, solve, step_world
 
 METRIC = Metric()
@@ -346,7 +347,7 @@ def noisy_world(seed: int) -> tuple[World, Rules]:
     return world, rules_of(num, skipped=skipped, good_is_base=rng.random() < 0.8)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 10_000))
 def test_plan_with_probes_that_finish_in_any_order_always_goes_on(seed: int) -> None:
     """One probe finishes at a time, at random; in between the plan is the same whatever order the observations are in."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bisect_train.search import testable
 from bisect_train.search.testable import testable_probability as probability_of
+from tests.support.properties import examples
 
 
 @st.composite
@@ -82,7 +83,7 @@ def by_the_formula(num: int, known: dict[int, bool]) -> list[float]:
     return result
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(known_versions())
 def test_probability_equals_the_formula_summed_over_the_grid(case: tuple[int, dict[int, bool]]) -> None:
     num, known = case

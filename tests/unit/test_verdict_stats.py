@@ -18,6 +18,7 @@ from bisect_train.verdict.stats import (
     t_upper_tail,
     upper_bound_paired,
 )
+from tests.support.properties import examples
 
 finite = st.floats(-1e6, 1e6)
 
@@ -46,7 +47,7 @@ def test_permutation_p_of_many_values_samples_and_stays_deterministic() -> None:
     assert permutation_p(low, high) == permutation_p(low, high) == pytest.approx(1 / 20_001)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(finite, min_size=1, max_size=5), st.lists(finite, min_size=1, max_size=5))
 def test_permutation_p_lies_between_one_relabeling_and_one(low: list[float], high: list[float]) -> None:
     assert 1 / math.comb(len(low) + len(high), len(high)) <= permutation_p(low, high) <= 1.0
