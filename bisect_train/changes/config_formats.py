@@ -1,8 +1,9 @@
 """Config files as text: read as the usual loaders read them, written so that they read back to the same values.
 
-YAML is read by PyYAML's SafeLoader (to which `1e-4` is text), JSON by Python's json (NaN is allowed, the last of two
-equal keys counts), TOML by tomllib. Whatever is written here is read again through the same loader and compared
-before it is handed out: a probe must never run on a config that merely looks right.
+YAML is read by PyYAML's SafeLoader (to which `1e-4` is text), or by OmegaConf where interpolations are resolved; JSON by
+Python's json (NaN is allowed, the last of two equal keys counts), with comments by json5; TOML by tomllib; Python files
+without running them; dotenv files by python-dotenv. Whatever is written here is read again through the same loader and
+compared before it is handed out: a probe must never run on a config that merely looks right.
 """
 
 from __future__ import annotations
@@ -10,72 +11,105 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path as FilePath
 from pathlib import PurePath
 from typing import Any
 
-import tomlkit
 import yaml
-from tomlkit.exceptions import TOMLKitError
 
-from bisect_train.changes.config_paths import ABSENT, Path, is_same, plain_copy, remove_at, set_at
-from bisect_train.changes.config_yaml import dump_yaml, edit_yaml
+from bisect_train.changes.config_dotenv import dump_dotenv, edit_dotenv, load_dotenv
+from bisect_train.changes.config_edits import Edit, apply_edits
+from bisect_train.changes.config_json5 import dump_json, load_json5
+from bisect_train.changes.config_omegaconf import dump_omegaconf, has_interpolation, load_omegaconf, read_omegaconf_value
+from bisect_train.changes.config_paths import is_same
+from bisect_train.changes.config_python import edit_python, load_python
+from bisect_train.changes.config_python_values import read_python_value
+from bisect_train.changes.config_toml import dump_toml, edit_toml, load_toml, read_toml_value
+from bisect_train.changes.config_yaml import dump_yaml, edit_yaml, has_documents, load_yaml, read_yaml_value
 from bisect_train.core.changes import FilePatch
 from bisect_train.core.errors import RecipeError
 from bisect_train.core.question import ConfigEnd
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class ConfigKind(str, Enum):
     """A format of config files."""
 
     YAML = "YAML"
+    OMEGACONF = "YAML with interpolations"
     JSON = "JSON"
+    JSON5 = "JSON with comments"
     TOML = "TOML"
+    PYTHON = "Python"
+    DOTENV = "dotenv"
 
+
+FORMATS = "YAML, JSON, TOML, Python or .env"
 
 _KIND_OF_SUFFIX = {
     ".yaml": ConfigKind.YAML,
     ".yml": ConfigKind.YAML,
     ".json": ConfigKind.JSON,
+    ".json5": ConfigKind.JSON5,
+    ".jsonc": ConfigKind.JSON5,
     ".toml": ConfigKind.TOML,
+    ".py": ConfigKind.PYTHON,
+    ".env": ConfigKind.DOTENV,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How a format is read and written.
+
+    Attributes:
+        load: text -> values.
+        edit: text, edits and the values wanted -> text with all else kept, or None; the caller checks that it reads back.
+        dump: values -> text.
+        read_value: text of one value -> value.
+    """
+
+    load: Callable[[str], Any]
+    edit: Callable[[str, Sequence[Edit], Any], str | None]
+    dump: Callable[[Any], str | None]
+    read_value: Callable[[str], Any]
+
+
+def _nothing(*_: Any) -> None:
+    """Write nothing: the format has no such way."""
+
+
+_FORMATS = {
+    ConfigKind.YAML: _Format(load_yaml, edit_yaml, dump_yaml, read_yaml_value),
+    ConfigKind.OMEGACONF: _Format(load_omegaconf, edit_yaml, dump_omegaconf, read_omegaconf_value),
+    ConfigKind.JSON: _Format(json.loads, _nothing, dump_json, json.loads),
+    ConfigKind.JSON5: _Format(load_json5, _nothing, dump_json, load_json5),
+    ConfigKind.TOML: _Format(load_toml, edit_toml, dump_toml, read_toml_value),
+    ConfigKind.PYTHON: _Format(load_python, edit_python, _nothing, read_python_value),
+    ConfigKind.DOTENV: _Format(load_dotenv, edit_dotenv, dump_dotenv, str),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedConfig:
-    """A config file that was read: its format and its values (a mapping of plain data)."""
-
-    kind: ConfigKind
-    values: dict[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One key's new value; ABSENT removes it.
+    """A config file that was read.
 
     Attributes:
-        path: of the key.
-        value: the new value, or ABSENT.
-        gone: for a removal, see `remove_at`.
+        kind: its format.
+        values: a mapping of plain data; a list of mappings for a YAML file of several documents.
     """
 
-    path: Path
-    value: Any
-    gone: int = 0
+    kind: ConfigKind
+    values: Any
 
 
 def config_kind_of(path: str) -> ConfigKind | None:
-    """Return the format that a file's suffix names, or None."""
-    return _KIND_OF_SUFFIX.get(PurePath(path).suffix.lower())
+    """Return the format that a file's name stands for, or None."""
+    name = PurePath(path).name.lower()
+    kind = _KIND_OF_SUFFIX.get(PurePath(name).suffix)
+    return ConfigKind.DOTENV if kind is None and name.startswith(".env") else kind
 
 
 def read_config(path: FilePath) -> ConfigEnd:
@@ -94,31 +128,64 @@ def read_config(path: FilePath) -> ConfigEnd:
         ) from None
     except UnicodeDecodeError as error:
         raise RecipeError(
-            f"{path}: this config file is not UTF-8 text (byte {error.start})", hint="give a YAML, JSON or TOML file"
+            f"{path}: this config file is not UTF-8 text (byte {error.start})", hint=f"give a {FORMATS} file"
         ) from None
     return ConfigEnd(str(path), FilePatch(path.name, text))
 
 
 def parse_config(end: ConfigEnd) -> ParsedConfig:
-    """Return the values of a config file, by its suffix, else by the first of JSON, TOML and YAML that reads it.
+    """Return the values of a config file, by its name, else by the first of JSON, TOML, YAML and JSON5 that reads it.
+
+    A `.json` file that only JSON5 can read (comments, trailing commas) is read as that.
 
     Raises:
         RecipeError: malformed (names file and line), or not a mapping of keys to values.
     """
     kind = config_kind_of(end.patch.name) or config_kind_of(end.path)
-    if kind is not None:
-        return ParsedConfig(kind, _parse(kind, end))
-    for kind in (ConfigKind.JSON, ConfigKind.TOML):
+    if kind is None:
+        return _first_of((ConfigKind.JSON, ConfigKind.TOML, ConfigKind.YAML, ConfigKind.JSON5), ConfigKind.YAML, end)
+    if kind is ConfigKind.JSON:
+        return _first_of((ConfigKind.JSON, ConfigKind.JSON5), ConfigKind.JSON, end)
+    return ParsedConfig(kind, _parse(kind, end))
+
+
+def parse_pair(good: ConfigEnd, bad: ConfigEnd) -> tuple[ParsedConfig, ParsedConfig]:
+    """Return the values of two config files that are to be compared.
+
+    Interpolations in YAML are resolved if omegaconf is there and resolves all of them in both files.
+
+    Raises:
+        RecipeError: as for `parse_config`.
+    """
+    ends = (good, bad)
+    left, right = parsed = (parse_config(good), parse_config(bad))
+    is_yaml = [item.kind is ConfigKind.YAML for item in parsed]
+    if not any(flag and has_interpolation(end.patch.text) for flag, end in zip(is_yaml, ends, strict=True)):
+        return parsed
+    try:
+        values = [
+            _FORMATS[ConfigKind.OMEGACONF].load(end.patch.text) if flag else item.values
+            for flag, end, item in zip(is_yaml, ends, parsed, strict=True)
+        ]
+    except ValueError:
+        return parsed
+    kinds = [ConfigKind.OMEGACONF if flag else item.kind for flag, item in zip(is_yaml, parsed, strict=True)]
+    return replace(left, kind=kinds[0], values=values[0]), replace(right, kind=kinds[1], values=values[1])
+
+
+def _first_of(kinds: Sequence[ConfigKind], blamed: ConfigKind, end: ConfigEnd) -> ParsedConfig:
+    """Return what the first of some formats reads; the error, if none does, is that of `blamed`."""
+    for kind in kinds:
         try:
             return ParsedConfig(kind, _parse(kind, end))
         except RecipeError:
             continue
-    return ParsedConfig(ConfigKind.YAML, _parse(ConfigKind.YAML, end))
+    return ParsedConfig(blamed, _parse(blamed, end))
 
 
-def _parse(kind: ConfigKind, end: ConfigEnd) -> dict[Any, Any]:
+def _parse(kind: ConfigKind, end: ConfigEnd) -> Any:
     try:
-        values = _LOADERS[kind](end.patch.text)
+        values = _FORMATS[kind].load(end.patch.text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -129,44 +196,34 @@ def _parse(kind: ConfigKind, end: ConfigEnd) -> dict[Any, Any]:
         place = re.search(r"line (\d+)", str(error))
         where = f", line {place.group(1)}" if place else ""
         raise _malformed(end, kind, where, " ".join(str(error).split())) from None
-    if not isinstance(values, dict):
+    if not _is_config(kind, values, end.patch.text):
         raise RecipeError(
             f"{end.path}: a config file holds keys and values, this one is a {type(values).__name__}",
-            hint="compare YAML, JSON or TOML files whose top level is a mapping",
+            hint=f"compare {FORMATS} files whose top level is a mapping",
         )
     return values
+
+
+def _is_config(kind: ConfigKind, values: Any, text: str) -> bool:
+    """Return whether values are keys and values: a mapping, or several documents of mappings."""
+    return isinstance(values, dict) or (kind is ConfigKind.YAML and isinstance(values, list) and has_documents(text))
 
 
 def _malformed(end: ConfigEnd, kind: ConfigKind, where: str, problem: str) -> RecipeError:
     return RecipeError(f"{end.path}{where}: this is not valid {kind.value}: {problem}", hint="correct the file, then run again")
 
 
-def _load_yaml(text: str) -> Any:
-    values = plain_copy(yaml.safe_load(text))
-    return {} if values is None else values
-
-
-_LOADERS: dict[ConfigKind, Callable[[str], Any]] = {
-    ConfigKind.YAML: _load_yaml,
-    ConfigKind.JSON: json.loads,
-    ConfigKind.TOML: tomllib.loads,
-}
-
-
 def read_scalar(kind: ConfigKind, text: str) -> Any:
-    """Return what a format reads a value's text as; JSON and TOML take text that they cannot read as a string.
+    """Return what a format reads a value's text as; all but YAML take text that they cannot read as a string.
 
     Raises:
         ValueError: YAML cannot read it.
     """
     try:
-        if kind is ConfigKind.TOML:
-            table = tomllib.loads(f"value = {text}")
-            return table["value"] if set(table) == {"value"} else text
-        return json.loads(text) if kind is ConfigKind.JSON else plain_copy(yaml.safe_load(text))
+        return _FORMATS[kind].read_value(text)
     except yaml.YAMLError:
         raise ValueError(f"YAML cannot read {text!r} as a value") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -177,61 +234,29 @@ def edited_text(end: ConfigEnd, parsed: ParsedConfig, edits: Sequence[Edit]) -> 
         RecipeError: the format cannot hold a value (TOML has no null, JSON no dates).
     """
     wanted = apply_edits(parsed.values, edits)
-    for write in (_edit_in_place, _write_afresh):
-        text = write(parsed.kind, end.patch.text, edits, wanted)
+    way = _FORMATS[parsed.kind]
+    for write in (lambda: way.edit(end.patch.text, edits, wanted), lambda: way.dump(wanted)):
+        text = _attempt(write)
         if text is not None and _reads_back(parsed.kind, text, wanted):
             return text
-    keys = ", ".join(str(edit.path[-1]) for edit in edits[:5])
+    keys = ", ".join(str(edit.path[-1]) if edit.path else "all documents" for edit in edits[:5])
     raise RecipeError(
         f"{end.path}: {parsed.kind.value} cannot hold the new values of {keys}",
         hint="give both ends in the same format",
     )
 
 
-def apply_edits(values: dict[Any, Any], edits: Sequence[Edit]) -> dict[Any, Any]:
-    """Return a copy of config values with edits applied."""
-    result = plain_copy(values)
-    _apply_in_place(result, edits)
-    assert isinstance(result, dict)
-    return result
+def _attempt(write: Callable[[], str | None]) -> str | None:
+    try:
+        return write()
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):  # the format cannot hold a value
+        return None
 
 
-def _apply_in_place(values: Any, edits: Sequence[Edit]) -> None:
-    for edit in edits:
-        if edit.value is ABSENT:
-            remove_at(values, edit.path, gone=edit.gone)
-        else:
-            set_at(values, edit.path, plain_copy(edit.value))
-
-
-def _reads_back(kind: ConfigKind, text: str, wanted: dict[Any, Any]) -> bool:
+def _reads_back(kind: ConfigKind, text: str, wanted: Any) -> bool:
     try:
         text.encode()
-        return is_same(_LOADERS[kind](text), wanted)
+        values = _FORMATS[kind].load(text)
     except (ValueError, yaml.YAMLError, RecursionError):
         return False
-
-
-def _edit_in_place(kind: ConfigKind, text: str, edits: Sequence[Edit], wanted: dict[Any, Any]) -> str | None:
-    """Return the edited text with comments kept, or None; the caller checks that it reads back."""
-    if kind is ConfigKind.YAML:
-        return edit_yaml(text, [(edit.path, edit.value) for edit in edits])
-    if kind is ConfigKind.JSON:
-        return None
-    try:
-        document = tomlkit.parse(text)
-        _apply_in_place(document, edits)
-        return tomlkit.dumps(document)
-    except (TOMLKitError, ValueError, TypeError, LookupError, AttributeError):  # tomlkit does not know every table form
-        return None
-
-
-def _write_afresh(kind: ConfigKind, text: str, edits: Sequence[Edit], wanted: dict[Any, Any]) -> str | None:
-    try:
-        if kind is ConfigKind.YAML:
-            return dump_yaml(wanted)
-        if kind is ConfigKind.JSON:
-            return json.dumps(wanted, indent=2) + "\n"
-        return tomlkit.dumps(wanted)
-    except (TOMLKitError, yaml.YAMLError, ValueError, TypeError, RecursionError):  # the format cannot hold a value
-        return None
+    return is_same(values, wanted) and _is_config(kind, values, text)

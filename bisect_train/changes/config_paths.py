@@ -7,6 +7,8 @@ what reports, overrides and `--set` use:
     optimizer.betas[1]    list index
     data."my.set"         a key with a dot or another special character is quoted like a JSON string
     labels.<3>            a key that is not text (YAML allows numbers, null, dates)
+    [0].optimizer.lr      in a file of several YAML documents the first step is the document's number
+    documents             the path of no steps: the file as a whole
 
 Must not know file formats (`config_formats`) nor what is a change (`config`).
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, MutableMapping, MutableSequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 Path = tuple[Any, ...]
@@ -29,6 +32,25 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that is known by its source text only, such as a call in a Python file.
+
+    Attributes:
+        source: what is compared.
+        imports: the import statements that the source needs; compared too.
+        whole: the text of the file that the source belongs to, if it is more than one value; not compared.
+    """
+
+    source: str
+    imports: tuple[str, ...] = ()
+    whole: str = field(default="", compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.source
+
 
 _PLAIN_KEY = re.compile(r"[^\s.\[\]\"<>{}=]+")
 _MAX_NODES = 1_000_000  # a YAML file of a few lines can stand for billions of nodes (aliases of aliases)
@@ -132,7 +154,7 @@ def remove_at(values: Any, path: Path, *, gone: int) -> None:
 
 def path_text(path: Path, values: Any) -> str:
     """Return the text of a path; `values` tells a list index from a key that is a number."""
-    text = ""
+    text = "" if path else "documents"
     for step in path:
         if isinstance(values, list):
             text += f"[{step}]"
@@ -150,7 +172,7 @@ def _key_text(key: Any) -> str:
 
 def has_plain_path(path: Path) -> bool:
     """Return whether every step is a key that programs understand in a dotted override."""
-    return all(isinstance(step, str) and _PLAIN_KEY.fullmatch(step) for step in path)
+    return bool(path) and all(isinstance(step, str) and _PLAIN_KEY.fullmatch(step) for step in path)
 
 
 def scalar_text(value: Any) -> str:

@@ -1,9 +1,12 @@
-"""YAML written two ways: scalars replaced in place, so that comments and every other character stay, or dumped afresh.
+"""YAML read by PyYAML's SafeLoader, and written two ways: scalars replaced in place, so that comments and every other
+character stay, or dumped afresh.
 
 The in-place way covers the usual case, a scalar that becomes another scalar, and matters beyond looks: other loaders
 (omegaconf, ruamel) read `1e-4` and `'1e-4'` differently, so what did not change should stay as it was written. It
 gives up, and says so with None, wherever an edit is more than that; the caller checks what it wrote by reading it
 back.
+
+A file of several documents is a list of them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from bisect_train.changes.config_paths import ABSENT, Path
+from bisect_train.changes.config_edits import Edit
+from bisect_train.changes.config_paths import ABSENT, Path, plain_copy
 
 
 class _Dumper(yaml.SafeDumper):
@@ -21,18 +25,47 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def load_yaml(text: str) -> Any:
+    """Return the values of a YAML file, a list of values if it holds several documents; an empty document is {}.
+
+    Raises:
+        yaml.YAMLError, ValueError: malformed, or a document of several is no mapping.
+    """
+    documents = [plain_copy(document) for document in yaml.safe_load_all(text)]
+    documents = [{} if document is None else document for document in documents]
+    if len(documents) < 2:
+        return documents[0] if documents else {}
+    for number, document in enumerate(documents, start=1):
+        if not isinstance(document, dict):
+            raise ValueError(f"document {number} of {len(documents)} is a {type(document).__name__}, not keys and values")
+    return documents
+
+
+def has_documents(text: str) -> bool:
+    """Return whether a YAML text holds more than one document."""
+    return sum(isinstance(event, yaml.DocumentStartEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)) > 1
+
+
 def dump_yaml(values: Any) -> str:
-    """Return values as a YAML document in block style, without aliases, in their order."""
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31)
+    """Return values as YAML in block style, without aliases, in their order; a list gives one document per item."""
+    documents = values if isinstance(values, list) else [values]
+    return yaml.dump_all(
+        documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31, explicit_start=len(documents) > 1
+    )
 
 
-def edit_yaml(text: str, edits: Sequence[tuple[Path, Any]]) -> str | None:
+def read_yaml_value(text: str) -> Any:
+    """Return a value as YAML reads it."""
+    return plain_copy(yaml.safe_load(text))
+
+
+def edit_yaml(text: str, edits: Sequence[Edit], wanted: Any = None) -> str | None:
     """Return the text with the scalars at some paths replaced, or None if that is not possible."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     slices: list[tuple[int, int, str]] = []
-    for path, value in edits:
-        node = _scalar_at(root, path)
-        new = _inline_scalar(value)
+    for edit in edits:
+        node = _scalar_at(roots, edit.path)
+        new = _inline_scalar(edit.value)
         if node is None or new is None:
             return None
         slices.append((node.start_mark.index, node.end_mark.index, new))
@@ -43,8 +76,11 @@ def edit_yaml(text: str, edits: Sequence[tuple[Path, Any]]) -> str | None:
     return text
 
 
-def _scalar_at(node: yaml.Node | None, path: Path) -> yaml.ScalarNode | None:
+def _scalar_at(roots: Sequence[yaml.Node], path: Path) -> yaml.ScalarNode | None:
     """Return the scalar that is written at a path; one that an alias shares looks the same, so read back what you edit."""
+    if len(roots) > 1 and path:
+        roots, path = [roots[path[0]]], path[1:]
+    node = roots[0] if len(roots) == 1 else None
     for step in path:
         if isinstance(node, yaml.MappingNode):
             found = [value for key, value in node.value if _key_of(key) == step]

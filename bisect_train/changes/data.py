@@ -17,9 +17,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bisect_train.core.changes import digest_of
+from bisect_train.core.changes import DataLink, digest_of
 from bisect_train.core.errors import InputError
-from bisect_train.core.probe import DataLink
 
 SMALL_FILE_BYTES = 16 * 2**20
 BLOCK_BYTES = 64 * 2**10

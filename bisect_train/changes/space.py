@@ -1,18 +1,23 @@
 """All changes between the two ends in one order, and the variant that any set of them gives.
 
-The order is commits first, then config keys: prefix k of the commits has the good config, and beyond the commits the bad end's
-tree takes the config keys one by one. Any other set is a `Point` with additions and omissions.
+The order is commits first, then what is free of them: packages, data, environment variables, launch settings, config keys.
+Prefix k of the commits has everything else as the good end does; beyond the commits the bad end's tree takes the others one by
+one. Any other set is a `Point` with additions and omissions. What is not searched is as the bad end has it, everywhere.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Sequence
 
+from bisect_train.changes.axes import Axis, Draft, TreeConfigAxis
+from bisect_train.changes.axis_list import free_axes
 from bisect_train.changes.commit_states import CommitStates
-from bisect_train.changes.config import ConfigDiff, diff_configs
 from bisect_train.changes.fixup import Fixups, FixupUse
 from bisect_train.changes.history import CommitRange, commit_range, single_commit
+from bisect_train.changes.hunk_states import HunkStates
 from bisect_train.changes.merge import ConflictError
+from bisect_train.changes.package_axis import PackageAxis, ReleaseAxis, TreePackages
 from bisect_train.changes.packs import (
     MAX_RANGE_BYTES,
     MAX_RANGE_COMMITS,
@@ -27,13 +32,12 @@ from bisect_train.changes.plumbing import decode, printable
 from bisect_train.changes.priors import Priors, weigh_changes
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.submodules import Submodule, SubmoduleFinder
+from bisect_train.changes.tree_files import write_files
 from bisect_train.changes.worktree import write_commit
-from bisect_train.core.changes import GOOD_END, Change, FilePatch, Point, Variant, make_point
+from bisect_train.core.changes import GOOD_END, Change, ChangeKind, Point, Variant, make_point
 from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.probe import Pack
 from bisect_train.core.question import Question
-
-OVERRIDES = "{overrides}"
 
 
 def build_space(repository: Repository, question: Question) -> ChangeSpace:
@@ -44,17 +48,14 @@ def build_space(repository: Repository, question: Question) -> ChangeSpace:
         question: `range.goods == (bad,)` stands for one commit without commit changes.
     Raises:
         RevisionError: the commits are no range.
-        RecipeError: a config file cannot be used.
-        InputError: a rule for priors cannot be read.
+        RecipeError: a config file or a list of packages cannot be used.
+        InputError: a rule for priors, or a name to exclude, cannot be used.
     """
     asked = question.range
-    is_single = asked.goods == (asked.bad,)
+    is_single = asked.goods == (asked.bad,) or (question.only and ChangeKind.COMMIT.value not in question.only)
     commits = single_commit(asked.bad) if is_single else commit_range(repository, asked)
-    configs = None
-    if question.good_config and question.bad_config:
-        override = question.override if OVERRIDES in question.command else ""
-        configs = diff_configs(question.good_config, question.bad_config, override=override)
-    space = ChangeSpace(repository, question, commits=commits, configs=configs)
+    axes = free_axes(repository, question)
+    space = ChangeSpace(repository, question, commits=commits, axes=axes)
     space.priors = weigh_changes(repository, asked, space.changes, texts=question.priors, unlikely=space.unlikely)
     return space
 
@@ -66,10 +67,12 @@ class ChangeSpace:
         repository: the user's.
         question: what was asked.
         commits: its candidates.
-        configs: how the two ends' configs differ, or None when the config travels with the tree.
+        axes: everything else that differs between the ends.
 
     Attributes:
-        changes: commits, then config keys; each after what it needs.
+        changes: commits (or the pieces of one), then the free ones; each after what it needs.
+        num_ordered: changes of the tree that need those before them; the others can be applied in any order.
+        held: changes that are not searched; everything has them.
         skipped: prefix numbers that must not be run.
         unlikely: indices of changes outside what was asked about (`--path`); they are candidates of last resort.
         priors: prior weights of the changes.
@@ -78,18 +81,29 @@ class ChangeSpace:
         fixups: patch files that are laid over the states that take them, as they were named.
     """
 
-    def __init__(self, repository: Repository, question: Question, *, commits: CommitRange, configs: ConfigDiff | None) -> None:
+    def __init__(self, repository: Repository, question: Question, *, commits: CommitRange, axes: tuple[Axis, ...]) -> None:
         self.commits = commits
-        self.changes: tuple[Change, ...] = commits.changes + (configs.changes if configs else ())
+        self._states = _states_of(repository, question, commits)
+        is_split = isinstance(self._states, HunkStates)
+        tree_changes = self._states.changes if isinstance(self._states, HunkStates) else commits.changes
+        free = [change for axis in axes for change in axis.changes]
+        searched = [change for change in free if _is_searched(change, question)]
+        left_out = {*searched, *(change for change in free if change.key in question.left_out)}
+        self.held = frozenset(change for change in free if change not in left_out)
+        self.changes: tuple[Change, ...] = (*tree_changes, *searched)
+        ordered = 0 if is_split else len(tree_changes)
+        self.num_ordered = ordered or sum(len(axis.changes) for axis in axes if axis.is_ordered)
+        self._num_tree = len(tree_changes)
+        self._axes = axes
         self.skipped = commits.skipped
         self.unlikely = commits.unlikely
         self.priors = Priors()
         self.good_is_base = commits.good_is_base
         self._repository = repository
         self._question = question
-        self._configs = configs
-        self._states = CommitStates(commits, repository.git)
         self._submodules = SubmoduleFinder(repository)
+        environment = question.settings.environment
+        self._tree_packages = TreePackages(repository.git, environment.files, environment.installed)
         self._shelf = PackShelf(repository.home / "packs" / repository.key)
         self._anchors: tuple[frozenset[str], ObjectList] | None = None
         self._variants: dict[Point, Variant] = {}
@@ -100,6 +114,21 @@ class ChangeSpace:
     def repo_key(self) -> str:
         """Stable short name of the repository, for the workers' mirrors."""
         return self._repository.key
+
+    @property
+    def is_inside_package(self) -> bool:
+        """Whether the releases, or the commits, of one package are searched."""
+        return bool(self._question.inside.package)
+
+    def versions_of(self, idx: int) -> tuple[str, str]:
+        """Return the versions before and after a package change, "" where an end has no exact one."""
+        change = self.changes[idx]
+        axis = next(axis for axis in self._axes if change in axis.changes)
+        return axis.versions_of(change) if isinstance(axis, (PackageAxis, ReleaseAxis)) else ("", "")
+
+    def patch_of(self, indices: Sequence[int]) -> str:
+        """Return the patch onto the commit's parent that holds some pieces of a commit; "" where none is split."""
+        return self._states.patch_of(indices) if isinstance(self._states, HunkStates) else ""
 
     def variant(self, point: Point) -> Variant:
         """Return the variant of a set of changes; equal sets give equal variants.
@@ -124,7 +153,7 @@ class ChangeSpace:
         self._check_complete(variant.tree)
         packs = [self._shelf.pack(git, objects.present)]
         if variant.commit not in anchors:
-            ends = {self._states.tree_of(commit) for commit in (self.commits.base, self.commits.bad)}
+            ends = {self._tree_of(commit) for commit in (self.commits.base, self.commits.bad)}
             extra = list_tree_objects(git, variant.tree, without=ends - {variant.tree} - objects.missing)
             if extra.missing:
                 check_complete(git, variant.tree)
@@ -139,9 +168,14 @@ class ChangeSpace:
         return self._shelf.pack(git, objects.present)
 
     def reproduce(self, point: Point) -> tuple[str, ...]:
-        """Return the git commands by which a person gets a set's tree; what the configs add is not in them."""
+        """Return the git commands by which a person gets a set's tree; generated files outside of it are not in them."""
         point = self._canonical(point)
-        commands = () if point == GOOD_END else self._states.commands_for(self._commit_part(point))
+        if any(isinstance(axis, TreeConfigAxis) for axis in self._axes):
+            try:
+                return self._checkout(self.variant(point).commit)
+            except UnbuildableError:
+                pass  # the commands lead to the conflict
+        commands = () if point == GOOD_END else self._states.commands_for(self._tree_part(point))
         try:
             commit, tree = self._base_of(point)
         except UnbuildableError:  # the commands lead to the conflict
@@ -166,8 +200,10 @@ class ChangeSpace:
 
         On a main line a merge touches what it brought in, elsewhere what its author changed beyond merging.
         """
-        if idx >= len(self.commits.commits):
+        if idx >= self._num_tree:
             return ()
+        if isinstance(self._states, HunkStates):
+            return (self._states.pieces[idx].path,)
         try:
             before, after = self._states.delta_of(idx)
         except ConflictError as error:
@@ -194,43 +230,67 @@ class ChangeSpace:
         minus = tuple(set(point.minus) - set(point.plus))
         return make_point(point.prefix, plus=point.plus, minus=minus)
 
-    def _commit_part(self, point: Point) -> Point:
-        """Return the canonical set of the commits that a set holds."""
-        num = len(self.commits.commits)
+    def _tree_part(self, point: Point) -> Point:
+        """Return the canonical set of the commits, or pieces of one, that a set holds."""
+        num = self._num_tree
         plus = tuple(idx for idx in point.plus if idx < num)
         minus = tuple(idx for idx in point.minus if idx < num)
         return make_point(min(point.prefix, num), plus=plus, minus=minus)
 
-    def _config_part(self, point: Point) -> tuple[Change, ...]:
-        """Return the config changes that a set holds."""
-        num = len(self.commits.commits)
-        chosen = set(range(num, point.prefix)) - set(point.minus)
-        chosen.update(idx for idx in point.plus if idx >= num)
-        return tuple(self.changes[idx] for idx in sorted(chosen))
+    def _free_part(self, point: Point) -> frozenset[Change]:
+        """Return the free changes that a set holds, those that everything has among them."""
+        chosen = set(range(self._num_tree, point.prefix)) - set(point.minus)
+        chosen.update(idx for idx in point.plus if idx >= self._num_tree)
+        return self.held.union(self.changes[idx] for idx in chosen)
 
     def _base_of(self, point: Point) -> tuple[str, str]:
         """Return the commit and the tree of a canonical set, before any fixup."""
         if point == GOOD_END:
-            return self.commits.good, self._states.tree_of(self.commits.good)
-        return self._states.state_of(self._commit_part(point))
+            return self.commits.good, self._tree_of(self.commits.good)
+        return self._states.state_of(self._tree_part(point))
+
+    def _tree_of(self, commit: str) -> str:
+        # not `rev-parse`: it wants the tree itself, which a partial clone may lack
+        return self._repository.git.text("log", "-1", "--format=%T", commit, "--")
 
     def _build(self, point: Point) -> Variant:
         commit, tree = self._base_of(point)
-        chosen = self._config_part(point)
+        chosen = self.held if point == GOOD_END else self._free_part(point)
         if self._repository.is_partial:
             self._check_complete(tree)
-        commit, tree = self._fix(commit, tree)
-        command, config = self._apply_config(chosen)
+        draft = self._draft(chosen, self._tree_packages.packages_of(tree))
+        commit, tree = self._write(*self._fix(commit, tree), draft)
         return Variant(
             tree=tree,
             commit=commit,
-            command=command,
-            config=config,
-            config_path="" if config else self._question.config_path,
+            command=draft.full_command,
+            config=draft.config,
+            config_path="" if draft.config else self._question.config_path,
             subtrees=tuple(module.subtree for module in self._submodules.find(tree)),
-            env=self._question.env,
-            data=self._question.data,
+            env=draft.env,
+            data=draft.data_digest(self._question.data),
+            packages=draft.packages,
+            links=draft.links,
+            ranks=draft.ranks,
         )
+
+    def _draft(self, chosen: Iterable[Change], packages: tuple[str, ...]) -> Draft:
+        draft = Draft(self._question.command, env=self._question.env, packages=packages)
+        picked = frozenset(chosen)
+        for axis in self._axes:
+            draft = axis.apply(draft, [change for change in axis.changes if change in picked])
+        return draft
+
+    def _write(self, commit: str, tree: str, draft: Draft) -> tuple[str, str]:
+        """Return commit and tree with the files that a draft brings; a synthetic commit on top, if they change anything."""
+        if not draft.files:
+            return commit, tree
+        written = write_files(self._repository.git, tree, dict(draft.files))
+        if written == tree:
+            return commit, tree
+        paths = ", ".join(printable(path) for path, _ in draft.files)
+        message = f"bisect-train: {commit[:12]} with another {paths}"
+        return write_commit(self._repository.git, written, message=message, parents=(commit,)), written
 
     def _fix(self, commit: str, tree: str) -> tuple[str, str]:
         """Return commit and tree with the fixups that apply; a synthetic commit on top of the given one, if any does."""
@@ -239,17 +299,6 @@ class ChangeSpace:
             return commit, tree
         message = f"bisect-train: {commit[:12]} with {', '.join(map(printable, self._fixups.names(fixed.applied)))}"
         return write_commit(self._repository.git, fixed.tree, message=message, parents=(commit,)), fixed.tree
-
-    def _apply_config(self, chosen: tuple[Change, ...]) -> tuple[tuple[str, ...], FilePatch | None]:
-        """Return the command and the config file; keys given on the command line leave the file as the good end has it."""
-        diff = self._configs
-        arguments = diff.overrides(chosen) if diff else ()
-        command: list[str] = []
-        for part in self._question.command:
-            command += arguments if part == OVERRIDES else (part,)
-        if diff is None:
-            return tuple(command), None
-        return tuple(command), diff.render(() if diff.override else chosen)
 
     def _check_complete(self, tree: str) -> None:
         if self._repository.is_partial or self._shared()[1].missing:
@@ -270,3 +319,15 @@ class ChangeSpace:
             if num_bytes_of(git, objects.present) <= MAX_RANGE_BYTES:
                 return frozenset(every), objects
         return frozenset(ends), list_objects(git, ends)
+
+
+def _states_of(repository: Repository, question: Question, commits: CommitRange) -> CommitStates | HunkStates:
+    if question.inside.commit:
+        return HunkStates(repository.git, parent=commits.base, commit=question.inside.commit)
+    return CommitStates(commits, repository.git)
+
+
+def _is_searched(change: Change, question: Question) -> bool:
+    if question.only and change.kind.value not in question.only:
+        return False
+    return not {change.id, change.key} & {*question.exclude, *question.left_out}

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 import shlex
-import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from bisect_train.changes.config import apply_settings, read_config
-from bisect_train.changes.data import digest_links
 from bisect_train.changes.fixup import read_fixup
 from bisect_train.changes.fixup_patch import paths_of
 from bisect_train.changes.history import read_skip_file, resolve_skips
-from bisect_train.changes.priors import read_rule
 from bisect_train.changes.repository import Repository
-from bisect_train.cli.command_check import check_program, check_script, script_of
+from bisect_train.cli.command_check import check_judge, check_program, check_script, script_of
+from bisect_train.cli.difference import ask_difference
+from bisect_train.cli.finding import find_recipe
+from bisect_train.cli.notes import say_note
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError, RecipeError, RevisionError
 from bisect_train.core.probe import Rung, RunSettings
 from bisect_train.core.question import ConfigEnd, Limits, Metric, Question, Range
 from bisect_train.core.verdict import Criterion
-from bisect_train.recipe import Recipe, load_recipe
+from bisect_train.recipe import Recipe
 from bisect_train.verdict.outcome import RECORDED_METRICS, recorded_metric
 
 DEFAULT_RECIPE = "bisect-train.yaml"
 DEFAULT_STEPS = 50
 DEFAULT_TIMEOUT_S = 600.0
-
-
-def find_recipe(asked: Asked, root: Path) -> Recipe:
-    """Return the recipe that was named, the one at the repository's root, or an empty one."""
-    if asked.recipe is not None:
-        return load_recipe(asked.recipe)
-    default = root / DEFAULT_RECIPE
-    return load_recipe(default) if default.is_file() else Recipe()
 
 
 def ask_question(
@@ -54,6 +44,7 @@ def ask_question(
         InputError: nothing to run, a command that does not exist, options that contradict each other.
     """
     recipe = find_recipe(asked, repository.root)
+    base = ask_difference(asked, repository, commits=commits, good_config=good_config, bad_config=bad_config)
     command = _command_of(asked, recipe, has_configs=good_config is not None)
     check_program(command[0], repository)
     fixups = tuple(read_fixup(path, repository.git) for path in asked.fixup)
@@ -63,12 +54,12 @@ def ask_question(
     rung = _rung_of(asked, recipe)
     metric = _metric_of(asked, recipe)
     judge = _judge_of(asked, recipe)
-    links = recipe.links_from(repository.root)
-    settings = _settings_of(asked, recipe, repository, rung=rung, metric=metric, judge=judge)
-    return Question(
+    if judge:
+        check_judge(judge, repository, commits, recipe, patched=patched)
+    settings = _settings_of(asked, recipe, base, rung=rung, metric=metric, judge=judge)
+    return replace(
+        base,
         kind=kind,
-        repo=str(repository.root),
-        range=commits,
         command=command,
         settings=settings,
         rung=rung,
@@ -76,16 +67,9 @@ def ask_question(
         criterion=Criterion.JUDGE if judge else Criterion(asked.criterion),
         any_change=asked.any_change,
         min_effect=asked.min_effect,
-        config_path=asked.config or recipe.config.file,
-        good_config=good_config,
-        bad_config=bad_config,
-        override=recipe.config.override,
-        env=recipe.data.env,
-        data=digest_links(links) if links else "",
         limits=_limits_of(asked, settings, metric),
         fixups=fixups,
         executor=asked.address,
-        priors=tuple(read_rule(text).text for text in asked.prior),
     )
 
 
@@ -163,42 +147,29 @@ def _metric_of(asked: Asked, recipe: Recipe) -> Metric:
 
 
 def _settings_of(
-    asked: Asked, recipe: Recipe, repository: Repository, *, rung: Rung, metric: Metric, judge: tuple[str, ...]
+    asked: Asked, recipe: Recipe, base: Question, *, rung: Rung, metric: Metric, judge: tuple[str, ...]
 ) -> RunSettings:
+    """Return how probes run, given the question about what differs."""
     resources = recipe.resources
     from_log = metric.name in {item.name for item in recipe.metrics}
     gpus = asked.gpus if asked.gpus is not None else resources.gpus
-    return RunSettings(
-        python=find_python(asked.python),
-        links=recipe.links_from(repository.root),
+    ranks = max(rung.ranks, base.bad_state.ranks or 1)
+    return replace(
+        base.settings,
         setup=recipe.setup.run,
         patterns=tuple(item.to_pattern() for item in recipe.metrics),
         judge=judge,
         timeout_s=asked.timeout or resources.timeout_s or DEFAULT_TIMEOUT_S,
-        cpus=resources.cpus or float(rung.ranks),
+        cpus=resources.cpus or float(ranks),
         gpus=gpus or 0.0,
         threads=resources.threads or 1,
-        redirect_from=str(repository.root),
+        redirect_from=base.repo,
         exempt_seeds=recipe.exempt_seeds,
         deterministic=asked.deterministic,
         needs_recorder=not judge and not from_log and Criterion(asked.criterion) is not Criterion.SYMPTOM,
         private=recipe.private,
         keep=asked.keep,
     )
-
-
-def find_python(named: str | None) -> str:
-    """Return the interpreter of the caller: the one named, that of the active environment, else the tool's own."""
-    if named:
-        found = shutil.which(named)
-        if not found:
-            raise InputError(f"no such interpreter: {named!r}", hint="--python takes the path of a python executable")
-        return str(Path(found).absolute())
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        active = Path(os.environ.get(name, "/nonexistent")) / "bin" / "python"
-        if active.exists():
-            return str(active)
-    return sys.executable
 
 
 def config_ends(good: Path, bad: Path | None, settings: tuple[str, ...]) -> tuple[ConfigEnd, ConfigEnd]:
@@ -228,5 +199,7 @@ def range_of(repository: Repository, goods: tuple[str, ...], bad: str, asked: As
             f"good and bad are the same commit {bad_commit[:12]}", hint="there is nothing between them to bisect"
         )
     listed = read_skip_file(repository, asked.skip_file) if asked.skip_file else ()
+    if asked.skip_file and not listed:
+        say_note(f"--skip-file {asked.skip_file} names no revision, so it skips none")
     skips = tuple(dict.fromkeys((*resolve_skips(repository, asked.skip), *listed)))
     return Range(good_commits, bad_commit, asked.first_parent, asked.path, skips, asked.descend)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from bisect_train.cli.driving import find_stored, open_desk
+from bisect_train.cli.desk import find_stored, open_desk
 
 
 @click.command("cancel")

@@ -12,7 +12,8 @@ import rich_click as click
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli.asking import ask_question, config_ends
-from bisect_train.cli.driving import answer_without_runs, open_desk, start_bisection
+from bisect_train.cli.desk import open_desk
+from bisect_train.cli.driving import answer_without_runs, start_bisection
 from bisect_train.cli.options import (
     Asked,
     judge_options,

@@ -1,19 +1,27 @@
-"""Looks into the merges that a bisection has named: each is asked about once, as a bisection of its own beside it."""
+"""Looks into the changes that a bisection has named: each is asked about once, as a bisection of its own beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace
-from bisect_train.coordinator import MAX_DESCENTS, ask_inside, children_of, limits_left, look_inside, merges_named
-from bisect_train.core.errors import RevisionError
+from bisect_train.coordinator import (
+    MAX_DESCENTS,
+    NothingInsideError,
+    Opening,
+    OpeningKind,
+    ask_inside,
+    children_of,
+    limits_left,
+    look_inside,
+    openings,
+)
+from bisect_train.coordinator.limits import pass_on_limits
 from bisect_train.core.question import Limits, Question
-from bisect_train.report import Cost, DescentPart, ReportData, describe_descent
-from bisect_train.report.inside import NO_COMMITS
+from bisect_train.report import Cost, DescentPart, Place, ReportData, describe_descent
 from bisect_train.search.terms import Answer
 from bisect_train.store.contract import Store
 
@@ -30,56 +38,67 @@ class Whole:
     answer: Answer | None
 
 
-def look_into_merges(whole: Whole, *, report_part: Callable[[str], ReportData], may_ask: bool) -> tuple[DescentPart, ...]:
-    """Return what is known of the inside of each merge that was named by itself.
+def look_into(whole: Whole, *, report_part: Callable[[str], ReportData], may_ask: bool) -> tuple[DescentPart, ...]:
+    """Return what is known of the inside of each change that was named by itself and that has one.
 
     Args:
         whole: the bisection that named them.
-        report_part: returns the report of a bisection inside a merge, given its id.
+        report_part: returns the report of a bisection inside a change, given its id.
         may_ask: whether one that was not asked yet is asked now.
     """
     children = children_of(whole.store.events(whole.id))
     ids, found = [whole.id], list[DescentPart]()
-    for idx in merges_named(whole.answer, whole.space):
-        merge, first_parent = whole.space.commits.commits[idx], whole.space.commits.parents[idx][0]
-        describe = partial(describe_descent, merge, first_parent=first_parent)
-        child, reason = children.get(merge), ""
+    for opening in openings(whole.answer, whole.space):
+        child, reason = children.get(opening.id), ""
         if child is None:
             limits = limits_left(whole.store, whole.question, ids)
             reason = _why_not(whole.question, len(found), limits)
             if not reason:
-                child, reason = _ask(whole, idx, limits, may_ask=may_ask)
+                try:
+                    child = _ask(whole, opening, limits, may_ask=may_ask)
+                except NothingInsideError as error:
+                    reason = str(error)
+                    if not reason:
+                        continue
+        elif may_ask:
+            with whole.store.lock(child):
+                pass_on_limits(whole.store, child, limits_left(whole.store, whole.question, ids))
         report = report_part(child) if child else None
         ids += [child] if child else []
-        found.append(describe(report=report, reason=reason))
+        found.append(describe_descent(_place_of(whole, opening), report=report, reason=reason))
     return tuple(found)
 
 
+def _place_of(whole: Whole, opening: Opening) -> Place:
+    is_commit = opening.kind in (OpeningKind.MERGE, OpeningKind.COMMIT)
+    parents = whole.space.commits.parents[opening.idx] if is_commit else ()
+    return Place(opening.kind.value, opening.id, first_parent=parents[0] if parents else "")
+
+
 def _why_not(question: Question, num_before: int, limits: Limits) -> str:
-    """Return why a merge is not looked into, "" if it is."""
+    """Return why a change is not looked into, "" if it is."""
     if not question.range.descend:
         return "--no-descend"
     if limits.max_probes == 0:
         return f"the budget of {question.limits.max_probes} probes is spent"
     if limits.gpu_hours == 0.0:
         return f"the budget of {question.limits.gpu_hours:g} GPU-hours is spent"
-    return f"only the first {MAX_DESCENTS} merges are" if num_before >= MAX_DESCENTS else ""
+    return f"only the first {MAX_DESCENTS} are" if num_before >= MAX_DESCENTS else ""
 
 
-def _ask(whole: Whole, idx: int, limits: Limits, *, may_ask: bool) -> tuple[str | None, str]:
-    """Return the id of a new bisection inside a merge, or None and why there is none."""
+def _ask(whole: Whole, opening: Opening, limits: Limits, *, may_ask: bool) -> str | None:
+    """Return the id of a new bisection inside a change, None where none may be asked.
+
+    Raises:
+        NothingInsideError: there is nothing to search.
+    """
     repository = Repository.open(Path(whole.question.repo), home=whole.home)
-    try:
-        question, space = look_inside(whole.question, whole.space, idx, repository=repository, part_of=whole.id, limits=limits)
-    except RevisionError as error:
-        return None, error.message
-    if len(space.changes) < 2:
-        return None, NO_COMMITS
-    return (ask_inside(whole.store, question), "") if may_ask else (None, "")
+    question, _ = look_inside(whole.question, whole.space, opening, repository=repository, part_of=whole.id, limits=limits)
+    return ask_inside(whole.store, question, opening) if may_ask else None
 
 
 def total_cost(own: Cost, descents: Sequence[DescentPart]) -> Cost:
-    """Return what a bisection cost together with those inside its merges."""
+    """Return what a bisection cost together with those inside its changes."""
     costs = [own, *(part.cost for part in descents if part.cost is not None)]
     return Cost(
         probes=sum(cost.probes for cost in costs),

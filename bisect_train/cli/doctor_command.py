@@ -6,8 +6,8 @@ from pathlib import Path
 
 import rich_click as click
 
-from bisect_train.cli.asking import find_python
 from bisect_train.cli.checkup import Finding, check_machine
+from bisect_train.cli.finding import find_python
 
 
 @click.command("doctor")

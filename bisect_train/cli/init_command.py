@@ -7,8 +7,9 @@ from pathlib import Path
 import rich_click as click
 
 from bisect_train.changes.repository import Repository
-from bisect_train.cli.asking import DEFAULT_RECIPE
-from bisect_train.cli.driving import open_desk, write_text
+from bisect_train.cli.delivering import write_text
+from bisect_train.cli.desk import open_desk
+from bisect_train.cli.finding import DEFAULT_RECIPE
 from bisect_train.core.errors import InputError
 from bisect_train.recipe import inspect_tree, recipe_template
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import rich_click as click
 
-from bisect_train.cli.driving import find_stored, open_desk, reopen, write_text
+from bisect_train.cli.delivering import write_text
+from bisect_train.cli.desk import find_stored, open_desk
 from bisect_train.cli.observation_log import LogSource, write_log
+from bisect_train.cli.reopening import reopen
 from bisect_train.coordinator.person import REPLAYED
 from bisect_train.coordinator.retelling import list_entries
 from bisect_train.core.errors import InputError
 from bisect_train.store.contract import UNDONE, StoredEvent
 
-_SHOWN = ("point", "seed_idx", "repeat", "attempt", "commit", "verdict", "merge", "child", "reason")
+_SHOWN = ("point", "seed_idx", "repeat", "attempt", "commit", "verdict", "opened", "child", "max_probes", "gpu_hours", "reason")
 
 
 @click.command("log")

@@ -8,7 +8,7 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
-from bisect_train.cli.driving import find_bisection, open_desk
+from bisect_train.cli.desk import find_bisection, open_desk
 from bisect_train.cli.marking import find_version
 from bisect_train.coordinator.person import CLEAR, mark_event
 from bisect_train.core.changes import Point

@@ -68,6 +68,18 @@ class Asked:
     skip_file: Path | None = None
     fixup: tuple[Path, ...] = ()
     keep: bool = False
+    good_env: tuple[Path, ...] = ()
+    bad_env: tuple[Path, ...] = ()
+    good_data: tuple[str, ...] = ()
+    bad_data: tuple[str, ...] = ()
+    bad_command: str | None = None
+    bad_ranks: int | None = None
+    hold_config: str = "travel"
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    index_url: str = ""
+    package_repo: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +161,9 @@ def judge_options(function: F) -> F:
             click.option("--metric", metavar="NAME", help="The metric that decides [default: the recipe's first, else loss]."),
             click.option("--min-effect", type=click.FloatRange(min=0, min_open=True), metavar="X",
                          help="Smallest worsening that counts, in the metric's unit [default: one seed standard deviation]."),
-            click.option("--criterion", type=criteria, default="auto", help="How a probe is judged."),
+            click.option("--criterion", type=criteria, default="auto",
+                         help="How a probe is judged: exact by its bits (an equal metric that is fine enough counts too, less),"
+                         " statistical by the metric, symptom by how it fails; auto picks."),
             click.option("--judge", metavar="CMD", help="Command run after each probe: 0 good, 1-124 bad, 125 untestable."),
             click.option("--any-change", is_flag=True, help="Look for any difference, better or worse."),
             click.option("--seeds", type=click.IntRange(min=5), metavar="N",
@@ -159,14 +173,23 @@ def judge_options(function: F) -> F:
     )  # fmt: skip
 
 
-def search_options(function: F) -> F:
-    """Add what may be spent."""
+def limit_options(function: F) -> F:
+    """Add what may be spent in all."""
     return _apply(
         [
-            click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Probes at a time [default: what fits]."),
             click.option("--max-probes", type=click.IntRange(min=1), metavar="N", help="Probes to run, at most."),
             click.option("--budget-gpu-hours", type=click.FloatRange(min=0, min_open=True), metavar="H",
                          help="Start no probe once all probes together have used this many GPU-hours."),
+        ],
+        function,
+    )  # fmt: skip
+
+
+def search_options(function: F) -> F:
+    """Add what may be spent."""
+    added = _apply(
+        [
+            click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Probes at a time [default: what fits]."),
             click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.99, show_default=True, metavar="P",
                          help="Posterior at which a change is put to the proof."),
             click.option("--no-reuse", "reuse", flag_value=False, default=True,
@@ -174,6 +197,7 @@ def search_options(function: F) -> F:
         ],
         function,
     )  # fmt: skip
+    return limit_options(added)
 
 
 def range_options(function: F) -> F:
@@ -201,6 +225,39 @@ def range_options(function: F) -> F:
         ],
         function,
     )
+
+
+def end_options(function: F) -> F:
+    """Add what differs between the ends beside commits."""
+    a_file = click.Path(path_type=Path)
+    kinds = click.Choice(["commit", "package", "data", "env", "launch", "config"])
+    return _apply(
+        [
+            click.option("--good-config", type=a_file, metavar="FILE", help="Config of the good end (outside git)."),
+            click.option("--bad-config", type=a_file, metavar="FILE", help="Config of the bad end: its keys are changes."),
+            click.option("--hold-config", type=click.Choice(["travel", "good", "bad", "split"]), default="travel",
+                         show_default=True, help="The config file in the repository: each commit's own, one end's for all"
+                         " commits, or split from the commits, so that its keys are changes of their own."),
+            click.option("--good-env", multiple=True, type=a_file, metavar="FILE",
+                         help="Packages (requirements, lock file, pip freeze) or variables (.env) of the good end."),
+            click.option("--bad-env", multiple=True, type=a_file, metavar="FILE", help="Those of the bad end."),
+            click.option("--good-data", multiple=True, metavar="TARGET=PATH", help="Data of the good end, linked at TARGET."),
+            click.option("--bad-data", multiple=True, metavar="TARGET=PATH", help="Data of the bad end."),
+            click.option("--bad-command", metavar="TEXT", help="Training command of the bad end, in one argument: what differs"
+                         " from the one behind -- are changes."),
+            click.option("--bad-ranks", type=click.IntRange(min=1), metavar="N", help="Processes per probe of the bad end."),
+            click.option("--only", multiple=True, type=kinds,
+                         help="Search only changes of this kind; the others are as the bad end has them. May be repeated."),
+            click.option("--exclude", multiple=True, metavar="CHANGE",
+                         help="Do not search this key, package or variable: it is as the bad end has it, everywhere."),
+            click.option("--find-links", multiple=True, metavar="DIR", help="Folder with wheels, for packages that differ."),
+            click.option("--index-url", default="", metavar="URL",
+                         help="Package index; `none` takes packages from --find-links alone."),
+            click.option("--package-repo", multiple=True, metavar="NAME=DIR",
+                         help="Clone of a package's repository: its commits are looked into once its release is found."),
+        ],
+        function,
+    )  # fmt: skip
 
 
 def prior_options(function: F) -> F:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections import Counter
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from bisect_train.changes.fixup import FixupUse, refuse_unused
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.asking import config_ends
+from bisect_train.cli.estimate import say_estimates
+from bisect_train.cli.notes import say_note
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Question
-from bisect_train.report.words import say_count
+from bisect_train.report.words import name_change, say_count, say_counts
 
 
 def config_files(asked: Asked) -> tuple[ConfigEnd | None, ConfigEnd | None]:
@@ -40,27 +39,26 @@ def title_of(question: Question, space: ChangeSpace) -> str:
         parts.append(f"{', '.join(good[:8] for good in asked.goods)}..{asked.bad[:8]}")
     if question.good_config and question.bad_config:
         parts.append(f"{question.good_config.path} .. {question.bad_config.path}")
+    if not parts:
+        parts.append(f"two ways to run {asked.bad[:8]}")
     return f"{' and '.join(parts)} ({count_changes(space)})"
 
 
 def count_changes(space: ChangeSpace) -> str:
     """Return such as `12 commits, 3 config keys`."""
-    words = {"commit": ("commit", "commits"), "config": ("config key", "config keys")}
-    counts = Counter(change.kind.value for change in space.changes)
-    texts = [f"{num} {words.get(kind, (kind, kind + 's'))[num != 1]}" for kind, num in counts.items()]
-    return ", ".join(texts) or "no changes"
+    return say_counts(Counter(change.kind.value for change in space.changes))
 
 
-def print_changes(space: ChangeSpace, console: Console) -> None:
-    """Print the changes between the two ends, oldest first."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("#", "kind", "change", "title", "detail"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("#", "kind", "change"))
-    for idx, change in enumerate(space.changes):
-        short = change.id[:12] if change.kind.value == "commit" else change.id
-        skipped = " (skipped)" if idx + 1 in space.skipped else ""
-        table.add_row(str(idx + 1), change.kind.value, escape(short), escape(change.title + skipped), escape(change.detail))
-    console.print(table)
+def name_inside(question: Question, space: ChangeSpace) -> str:
+    """Return what a part of a bisection looks into, and how many changes are there."""
+    inside = question.inside
+    if inside.package:
+        return f"package {inside.package} {inside.releases[0][:12]}..{inside.releases[-1][:12]}: {count_changes(space)}"
+    if inside.commit:
+        return f"commit {inside.commit[:8]}: {count_changes(space)}"
+    merge = space.changes[-1]
+    num = say_count(len(space.changes) - 1, "commit")
+    return f"merge {name_change(merge).removeprefix('commit ')}: {num} and the merge itself"
 
 
 def survey_fixups(space: ChangeSpace) -> tuple[str, ...]:
@@ -84,15 +82,13 @@ def _say_use(use: FixupUse) -> str:
 def warn_of_idle_priors(space: ChangeSpace) -> None:
     """Warn on stderr of each rule for priors that matches no change."""
     for text in space.priors.idle:
-        warning = f"bisect-train: warning: --prior {text!r} matches no change of the range"
-        Console(stderr=True, highlight=False).print(warning, markup=False, soft_wrap=True)
+        say_note(f"--prior {text!r} matches no change of the range")
 
 
 def print_dry_run(question: Question, space: ChangeSpace, title: str) -> int:
     """Say what a bisection would do; return exit status 0."""
     console = Console(highlight=False)
     fixups = survey_fixups(space)
-    num = max(1, len(space.changes))
     console.print(f"would bisect {title}", markup=False)
     console.print(f"command   {shlex.join(question.command)}", markup=False)
     console.print(f"python    {question.settings.python}", markup=False)
@@ -105,6 +101,6 @@ def print_dry_run(question: Question, space: ChangeSpace, title: str) -> int:
     )
     for text, num_matched in space.priors.num_matched:
         console.print(f"prior     {text} ({say_count(num_matched, 'change')})", markup=False, soft_wrap=True)
-    ends, search, proof = "8 to 18", math.ceil(math.log2(num)) if num > 1 else 0, "6 to 60"
-    console.print(f"probes    {ends} to prove the ends, about {search} to search, {proof} to prove the answer", markup=False)
+    for name, line in zip(("probes", ""), say_estimates(question, len(space.changes)), strict=False):
+        console.print(f"{name:<9} {line}", markup=False, soft_wrap=True)
     return 0

@@ -10,7 +10,8 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.asking import ask_question
-from bisect_train.cli.driving import make_console, open_desk
+from bisect_train.cli.delivering import make_console
+from bisect_train.cli.desk import open_desk
 from bisect_train.cli.options import judge_options, output_options, probe_options, split_options, what_options
 from bisect_train.cli.show_command import write_probe
 from bisect_train.cli.singles import run_questions

@@ -9,41 +9,51 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
-from bisect_train.cli.driving import (
-    deliver,
-    drive_bisection,
-    find_bisection,
-    make_console,
-    open_desk,
-    reopen,
-    report_of,
-    whole_of,
-)
-from bisect_train.cli.options import output_options, split_options
-from bisect_train.core.question import Question
+from bisect_train.cli.delivering import deliver, make_console
+from bisect_train.cli.desk import Desk, find_bisection, open_desk, whole_of
+from bisect_train.cli.driving import drive_bisection
+from bisect_train.cli.options import limit_options, output_options, split_options
+from bisect_train.cli.reopening import Reopened, descents_of, reopen, report_of
+from bisect_train.coordinator.limits import change_limits, question_in_force
+from bisect_train.store.contract import StoredBisection
+
+OPEN = ("", "unfinished", "budget")
+"""Of the search inside a change: not begun, stopped, or out of budget."""
 
 
 @click.command("resume")
 @click.argument("bisection", default="last", metavar="[ID]")
+@limit_options
 @output_options
-def command(bisection: str, **values: Any) -> int:
+def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | None, **values: Any) -> int:
     """Go on with a stored bisection; ID is the beginning of its id, or `last`.
 
     No finished probe is run again. A bisection that has its answer is reported, nothing is run. One inside a merge is gone on
-    with as a part of the bisection that named the merge.
+    with as a part of the bisection that named the merge. One that ended because its budget was spent goes on with a larger
+    --max-probes or --budget-gpu-hours; these count all its probes, those that were run before too.
 
     \b
     Examples:
       bisect-train resume
       bisect-train resume 3f2a --out report/
+      bisect-train resume --max-probes 200
     """
     _, output, _ = split_options(values)
     with open_desk() as desk:
         stored = whole_of(desk.store, find_bisection(desk.store, bisection))
-        if stored.status == "finished":
-            reopened = reopen(desk, stored.id)
-            if reopened.plan.answer is not None:
-                return deliver(report_of(desk, reopened), make_console(output), output=output)
-        question = Question.of_json(stored.question)
+        question = question_in_force(desk.store, stored)
+        has_limits = max_probes is not None or budget_gpu_hours is not None
+        if has_limits:
+            with desk.store.lock(stored.id):
+                question = change_limits(desk.store, stored.id, question, max_probes=max_probes, gpu_hours=budget_gpu_hours)
+        if stored.status == "finished" and (answered := _answered(desk, stored, has_limits=has_limits)):
+            return deliver(report_of(desk, answered), make_console(output), output=output)
         space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
         return drive_bisection(desk, stored.id, question, space, output=output)
+
+
+def _answered(desk: Desk, stored: StoredBisection, *, has_limits: bool) -> Reopened | None:
+    """Return a bisection where nothing is left to run; new limits may let the inside of what it has named be searched."""
+    reopened = reopen(desk, stored.id)
+    is_open = has_limits and any(part.status in OPEN and not part.reason for part in descents_of(desk, reopened))
+    return None if reopened.plan.answer is None or is_open else reopened

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import rich_click as click
@@ -10,8 +9,11 @@ import rich_click as click
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli.asking import ask_question, range_of
-from bisect_train.cli.driving import open_desk, start_bisection
+from bisect_train.cli.desk import open_desk
+from bisect_train.cli.driving import start_bisection
+from bisect_train.cli.end_states import has_end_states
 from bisect_train.cli.options import (
+    end_options,
     judge_options,
     output_options,
     prior_options,
@@ -27,13 +29,10 @@ from bisect_train.cli.planning import config_files, print_dry_run, title_of, war
 @click.command("run")
 @click.option("--good", "goods", multiple=True, required=True, metavar="REV", help="Known-good revision; may be repeated.")
 @click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Known-bad revision.")
-@click.option("--good-config", type=click.Path(path_type=Path), metavar="FILE", help="Config of the good end (outside git).")
-@click.option(
-    "--bad-config", type=click.Path(path_type=Path), metavar="FILE", help="Config of the bad end: its keys are changes."
-)
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and stop.")
 @what_options
 @range_options
+@end_options
 @prior_options
 @probe_options
 @judge_options
@@ -52,6 +51,8 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
       bisect-train run --good abc --prior 'path:docs/**=0.01' --prior 'message:(?i)optim|lr=5' -- python train.py
       bisect-train run --good abc --bad def --judge "python judge.py" -- python train.py
       bisect-train run --good abc --bad def --good-config a.yaml --bad-config b.yaml -- python train.py --config {config}
+      bisect-train run --good main --bad main --good-env old.txt --bad-env new.txt -- python train.py
+      bisect-train run --good abc --bad def --bad-data corpus=/data/v2 --bad-ranks 2 -- python train.py
 
     \b
     Exit status: 0 isolated and confirmed, 1 an end could not be tested, 2 bad input, 3 several candidates are left,
@@ -61,7 +62,7 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
     with open_desk() as desk:
         repository = Repository.open(asked.repo, home=desk.home)
         good_config, bad_config = config_files(asked)
-        commits = range_of(repository, goods, bad, asked, may_be_same=good_config is not None)
+        commits = range_of(repository, goods, bad, asked, may_be_same=has_end_states(asked))
         question = ask_question(asked, repository, kind="run", commits=commits, good_config=good_config, bad_config=bad_config)
         space = build_space(repository, question)
         title = title_of(question, space)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import rich_click as click
 
-from bisect_train.cli.driving import make_console, open_desk, write_text
+from bisect_train.cli.delivering import make_console, write_text
+from bisect_train.cli.desk import open_desk
 from bisect_train.cli.options import Output
 from bisect_train.report.probe_view import render_probe
 from bisect_train.store.contract import StoredProbe

@@ -9,7 +9,8 @@ import rich_click as click
 from bisect_train.changes.fixup import add_uses, refuse_unused
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
-from bisect_train.cli.driving import Desk, open_executor
+from bisect_train.cli.desk import Desk
+from bisect_train.cli.driving import open_executor
 from bisect_train.coordinator import SingleProbe, run_singles
 from bisect_train.core.errors import InterruptedByUser
 from bisect_train.core.executor import ProbeProgress

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import rich_click as click
 
-from bisect_train.cli.driving import find_bisection, open_desk
+from bisect_train.cli.desk import find_bisection, open_desk
 from bisect_train.coordinator.person import steps_to_undo, undo_event
 from bisect_train.core.errors import InputError
 from bisect_train.store.contract import MARKED, UNDONE, StoredEvent

@@ -1,72 +1,198 @@
-"""Descent into a merged branch: the question that a named merge leaves open, as a bisection of its own.
+"""Descent into a change that a bisection has named: what inside it did it, as a bisection of its own.
 
-A first-parent search names a merge as a whole. The part asks which of its commits did it: good is the merge's first parent,
-bad is the merge, and the candidates are the commits that it brought in, then the merge itself for what its author changed
-beyond merging. Nested merges are in the same line, so one descent is enough. The part is tied to the whole twice: by
-`part_of` in its question, and by an event of the whole.
+A merge opens into the commits that it brought in, then the merge itself for what its author changed beyond merging; nested
+merges are in the same line, so one descent is enough. A commit opens into its files, hunks and config keys; a package into its
+releases, and a release into the commits of the package's repository where that is at hand. Each part is tied to the whole
+twice: by `part_of` in its question, and by an event of the whole. A part may be looked into in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
 
+from bisect_train.changes.packages.releases import releases_between
+from bisect_train.changes.packages.tags import revision_of_release
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.coordinator.spending import Spending
-from bisect_train.core.errors import RevisionError
-from bisect_train.core.question import Limits, Question, Range
+from bisect_train.core.changes import ChangeKind
+from bisect_train.core.errors import InputError, MachineError, RevisionError, UnbuildableError
+from bisect_train.core.question import Inside, Limits, Question, Range
 from bisect_train.search.terms import Answer
 from bisect_train.store.contract import PROBE_FINISHED, Store, StoredEvent
 
 DESCENDED = "descended"
-"""Event {child, merge}: the bisection `child` looks into the merge that this one has named."""
+"""Event {child, opened}: the bisection `child` looks into the change `opened` that this one has named."""
 
 MAX_DESCENTS = 3
+MIN_PIECES = 4
+"""A commit of fewer hunks is read faster than its inside is searched; two config keys are worth it."""
 _PROVED = ("isolated", "several")
 
 
-def merges_named(answer: Answer | None, space: ChangeSpace) -> tuple[int, ...]:
-    """Return the changes, each named by itself, that are merges whose branch was not searched; as the answer ranks them."""
+class OpeningKind(str, Enum):
+    """What is looked into."""
+
+    MERGE = "merge"
+    COMMIT = "commit"
+    PACKAGE = "package"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A change that was named by itself and that has an inside: its index and id among the changes."""
+
+    idx: int
+    kind: OpeningKind
+    id: str
+
+
+class NothingInsideError(Exception):
+    """There is nothing to search inside; the message says why, as a clause, or is "" where nobody would ask."""
+
+
+def openings(answer: Answer | None, space: ChangeSpace) -> tuple[Opening, ...]:
+    """Return the changes, each named by itself, that can be looked into; as the answer ranks them."""
     if answer is None or answer.status not in _PROVED:
         return ()
     alone = [culprit.changes[0] for culprit in answer.culprits if len(culprit.changes) == 1]
-    return tuple(idx for idx in alone if idx in space.commits.merges and len(space.commits.parents[idx]) == 1)
+    found = [(idx, _kind_of(idx, space)) for idx in alone]
+    return tuple(Opening(idx, kind, space.changes[idx].id) for idx, kind in found if kind is not None)
+
+
+def _kind_of(idx: int, space: ChangeSpace) -> OpeningKind | None:
+    change, commits = space.changes[idx], space.commits
+    if change.kind is ChangeKind.PACKAGE:
+        return OpeningKind.RELEASE if space.is_inside_package else OpeningKind.PACKAGE
+    if change.kind is not ChangeKind.COMMIT or idx >= len(commits.commits) or len(commits.parents[idx]) > 1:
+        return None  # a package's commit, or what a merge's author changed beyond merging
+    return OpeningKind.MERGE if idx in commits.merges else OpeningKind.COMMIT
 
 
 def look_inside(
-    question: Question, space: ChangeSpace, idx: int, *, repository: Repository, part_of: str, limits: Limits
+    question: Question, space: ChangeSpace, opening: Opening, *, repository: Repository, part_of: str, limits: Limits
 ) -> tuple[Question, ChangeSpace]:
-    """Return the question about the inside of a merge, and its changes.
+    """Return the question about the inside of a change, and its changes.
 
     Args:
         question, space: of the bisection that named it.
-        idx: of the merge among the changes.
+        opening: one of `openings`.
         repository: the user's.
         part_of: id of that bisection.
         limits: with what is left of the budget.
     Raises:
-        RevisionError: the branch cannot be read (a shallow clone).
+        NothingInsideError: it has no inside that is worth a search, or it cannot be read.
     """
-    merge, first_parent = space.commits.commits[idx], space.commits.parents[idx][0]
-    asked = question.range
-    skips = tuple(commit for commit in asked.skips if commit != merge)
-    inside = replace(
+    # it was named where every earlier change was applied and no later one: so it is, in each state of the part
+    earlier, later = space.changes[: opening.idx], space.changes[opening.idx + 1 :]
+    common = replace(
         question,
         kind="run",
-        range=Range((first_parent,), merge, first_parent=False, paths=asked.paths, skips=skips, descend=False),
-        # commits come before config keys: the merge was named with the config of the good end
-        bad_config=question.good_config,
         limits=limits,
         part_of=part_of,
+        only=(),
+        exclude=(*(change.key for change in space.held), *(change.key for change in earlier)),
+        left_out=(*question.left_out, *(change.key for change in later)),
     )
+    make = {
+        OpeningKind.MERGE: _inside_merge,
+        OpeningKind.COMMIT: _inside_commit,
+        OpeningKind.PACKAGE: _inside_package,
+        OpeningKind.RELEASE: _inside_release,
+    }[opening.kind]
     try:
-        return inside, build_space(repository, inside)
+        return make(common, space, opening, repository)
+    except (RevisionError, UnbuildableError, InputError, MachineError) as error:
+        raise NothingInsideError(error.message) from error
+
+
+def _inside_merge(
+    question: Question, space: ChangeSpace, opening: Opening, repository: Repository
+) -> tuple[Question, ChangeSpace]:
+    asked, first_parent = question.range, space.commits.parents[opening.idx][0]
+    skips = tuple(commit for commit in asked.skips if commit != opening.id)
+    branch = Range((first_parent,), opening.id, False, asked.paths, skips, asked.descend)
+    inside = replace(question, range=branch)
+    try:
+        opened = build_space(repository, inside)
     except RevisionError:
         if not asked.paths:
             raise
-    # no commit of this branch touches the paths: that tells nothing about any of them
-    inside = replace(inside, range=replace(inside.range, paths=()))
+        # no commit of this branch touches the paths: that tells nothing about any of them
+        inside = replace(inside, range=replace(branch, paths=()))
+        opened = build_space(repository, inside)
+    if len(opened.changes) < 2:
+        raise NothingInsideError("that brings in no commit of its own: what its author changed is all there is")
+    return inside, opened
+
+
+def _inside_commit(
+    question: Question, space: ChangeSpace, opening: Opening, repository: Repository
+) -> tuple[Question, ChangeSpace]:
+    parent = space.commits.parents[opening.idx][0]
+    one = Range((parent,), opening.id, descend=question.range.descend)
+    inside = replace(question, range=one, inside=Inside(commit=opening.id), priors=())
+    opened = build_space(repository, inside)
+    num_keys = sum(change.kind is ChangeKind.CONFIG for change in opened.changes)
+    if len(opened.changes) < MIN_PIECES and num_keys < 2:
+        raise NothingInsideError("")
+    return inside, opened
+
+
+def _inside_package(
+    question: Question, space: ChangeSpace, opening: Opening, repository: Repository
+) -> tuple[Question, ChangeSpace]:
+    low, high = space.versions_of(opening.idx)
+    if not low or not high:
+        raise NothingInsideError("that is not between two releases")
+    environment = question.settings.environment
+    between = releases_between(
+        opening.id,
+        low,
+        high,
+        find_links=environment.find_links,
+        index=environment.index,
+        python=question.settings.python,
+    )
+    commit = question.range.bad
+    asked = replace(
+        question,
+        range=Range((commit,), commit, descend=question.range.descend),
+        left_out=(*question.left_out, space.changes[opening.idx].key),
+        priors=(),
+    )
+    if len(between) < 2:
+        return _package_commits(asked, repository, name=opening.id, low=low, high=high)
+    inside = replace(asked, inside=Inside(package=opening.id, releases=(low, *between)))
+    return inside, build_space(repository, inside)
+
+
+def _inside_release(
+    question: Question, space: ChangeSpace, opening: Opening, repository: Repository
+) -> tuple[Question, ChangeSpace]:
+    name, (low, high) = question.inside.package, space.versions_of(opening.idx)
+    asked = replace(question, exclude=_without_steps(question.exclude, name), left_out=_without_steps(question.left_out, name))
+    return _package_commits(asked, repository, name=name, low=low, high=high)
+
+
+def _without_steps(keys: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return keys without the steps from release to release, which the next question does not have."""
+    return tuple(key for key in keys if not key.startswith(f"{ChangeKind.PACKAGE.value}:{name} "))
+
+
+def _package_commits(
+    question: Question, repository: Repository, *, name: str, low: str, high: str
+) -> tuple[Question, ChangeSpace]:
+    folder = dict(question.package_repos).get(name)
+    if folder is None:
+        raise NothingInsideError(f"--package-repo {name}=DIR says where its commits are")
+    source = Repository.open(Path(folder), home=repository.home)
+    revisions = tuple(revision_of_release(source, name, version) for version in (low, high))
+    inside = replace(question, inside=Inside(package=name, releases=revisions, package_repo=folder))
     return inside, build_space(repository, inside)
 
 
@@ -88,15 +214,17 @@ def limits_left(store: Store, question: Question, ids: Sequence[str]) -> Limits:
 
 
 def children_of(events: Sequence[StoredEvent]) -> dict[str, str]:
-    """Return the ids of the parts of a bisection by the merges they look into, given the events of the whole."""
-    return {event.data["merge"]: event.data["child"] for event in events if event.kind == DESCENDED}
+    """Return the ids of the parts of a bisection by the changes they look into, given the events of the whole."""
+    return {event.data["opened"]: event.data["child"] for event in events if event.kind == DESCENDED}
 
 
-def ask_inside(store: Store, question: Question) -> str:
-    """Store the question about the inside of a merge beside the bisection that named it; return the id of the part."""
-    whole, merge = question.part_of, question.range.bad
-    child = _orphan(store, question) or store.create(question.to_json(), title=f"inside merge {merge[:8]} of {whole}")
-    store.append(whole, DESCENDED, {"child": child, "merge": merge})
+def ask_inside(store: Store, question: Question, opening: Opening) -> str:
+    """Store the question about the inside of a change beside the bisection that named it; return the id of the part."""
+    whole = question.part_of
+    shown = opening.id[:8] if opening.kind in (OpeningKind.MERGE, OpeningKind.COMMIT) else opening.id
+    title = f"inside {opening.kind.value} {shown} of {whole}"
+    child = _orphan(store, question) or store.create(question.to_json(), title=title)
+    store.append(whole, DESCENDED, {"child": child, "opened": opening.id})
     return child
 
 
@@ -104,6 +232,8 @@ def _orphan(store: Store, question: Question) -> str | None:
     """Return the part that was stored, but not noted in the whole, before the coordinator was killed."""
     for stored in store.list():
         asked = stored.question
-        if asked.get("part_of") == question.part_of and asked["range"]["bad"] == question.range.bad:
-            return stored.id
+        if asked.get("part_of") == question.part_of:
+            earlier = Question.of_json(asked)
+            if (earlier.range.bad, earlier.inside) == (question.range.bad, question.inside):
+                return stored.id
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bisect_train.coordinator.contradiction import Contradiction
 from bisect_train.core.executor import ProbeProgress
 from bisect_train.core.probe import ProbeResult
 from bisect_train.search.terms import Plan, Request
@@ -54,4 +55,11 @@ class ProbeGone:
     reason: str
 
 
-CoordinatorEvent = PlanMade | ProbeStarted | ProbeMoved | ProbeDone | ProbeGone
+@dataclass(frozen=True, slots=True)
+class MarkContradicted:
+    """The runs of a version show the opposite of what a person called it; told once."""
+
+    found: Contradiction
+
+
+CoordinatorEvent = PlanMade | ProbeStarted | ProbeMoved | ProbeDone | ProbeGone | MarkContradicted

@@ -9,51 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, replace
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.costs import Costs
 from bisect_train.coordinator.events import (
     CoordinatorEvent,
     PlanMade,
-    ProbeDone,
     ProbeGone,
     ProbeMoved,
     ProbeStarted,
 )
+from bisect_train.coordinator.knowledge import Knowledge
 from bisect_train.coordinator.observing import (
-    REUSE_DISTRUSTED,
     active_s,
-    load_state,
-    observe,
-    observe_lost,
-    request_of,
     rules_for,
-    spec_of_request,
-)
-from bisect_train.coordinator.person import (
-    GIVEN_UP,
-    RESULT_SHARED,
-    TakenBack,
-    events_that_count,
-    is_foreign,
-    request_of_spec,
-    taken_back,
 )
 from bisect_train.coordinator.spending import PROBE_CANCELLED, PROBE_LOST, Spending
-from bisect_train.coordinator.trust import has_foreign_judge, is_contradicted, is_reusable, refuse_missing_judge, why_lost
-from bisect_train.core.changes import Point, Variant
+from bisect_train.coordinator.trust import refuse_missing_judge, why_lost
+from bisect_train.core.changes import Variant
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
-from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec, probe_key
+from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec
 from bisect_train.core.question import Question
-from bisect_train.core.verdict import VerdictKind
 from bisect_train.search.plan import make_plan
-from bisect_train.search.terms import Answer, Known, Plan, Request, answer_budget
-from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store
-from bisect_train.verdict.outcome import Observation
+from bisect_train.search.terms import Answer, Phase, Plan, Request, answer_budget
+from bisect_train.store.contract import Store
 
 MAX_TRIES = 3
 WAIT_S = 0.5
@@ -95,23 +77,6 @@ class _Job:
     started_s: float
 
 
-@dataclass(slots=True)
-class _State:
-    """All that the loop remembers; observations are stored before they get here."""
-
-    observations: list[Observation] = field(default_factory=list)
-    unbuildable: dict[Point, str] = field(default_factory=dict)
-    jobs: dict[str, _Job] = field(default_factory=dict)
-    num_tries: dict[str, int] = field(default_factory=dict)
-    own_results: dict[str, ProbeResult] = field(default_factory=dict)
-    reused: set[Request] = field(default_factory=set)
-    marks: dict[int, VerdictKind] = field(default_factory=dict)
-    taken_back: TakenBack = field(default_factory=TakenBack)
-    trusts_reuse: bool = True
-    num_probes: int = 0
-    num_reused: int = 0
-
-
 class Coordinator:
     """Runs one bisection to its answer.
 
@@ -144,8 +109,11 @@ class Coordinator:
         self._tell = listener
         self._clock = clock
         self._rules = rules_for(question, space)
-        self._state = _State()
         self._facts = MachineFacts("", "", 1)
+        self._jobs: dict[str, _Job] = {}
+        self._num_tries: dict[str, int] = {}
+        self._knowledge = self._make_knowledge()
+        self._costs = self._make_costs()
         self._earlier_s = 0.0
         self._spending = Spending(question.settings.gpus, question.limits.gpu_hours)
         # who cancels or resumes a part means the whole
@@ -176,9 +144,9 @@ class Coordinator:
             self._stop("interrupted", reason=str(error))
             raise
         self._cancel_all()
-        state = self._state
         wall_s = self._earlier_s + self._clock() - started
-        return Ended(plan, answer, state.num_probes, state.num_reused, wall_s, self._spending.hours)
+        knows = self._knowledge
+        return Ended(plan, answer, knows.num_probes, knows.num_reused, wall_s, self._spending.hours)
 
     def _stop(self, kind: str, *, reason: str = "") -> None:
         """Note why it stopped; where that cannot be stored (a full disk), the error that is under way says more."""
@@ -187,26 +155,24 @@ class Coordinator:
         self._cancel_all()
 
     def _cancel_all(self) -> None:
-        for key in list(self._state.jobs):
+        for key in list(self._jobs):
             self._executor.cancel(key)
-        self._state.jobs.clear()
+        self._jobs.clear()
+
+    def _make_knowledge(self) -> Knowledge:
+        return Knowledge(self._question, bisection_id=self._id, store=self._store, facts=self._facts, listener=self._tell)
+
+    def _make_costs(self) -> Costs:
+        return Costs(self._question, bisection_id=self._id, space=self._space, store=self._store, knowledge=self._knowledge)
 
     def _load_stored(self) -> None:
-        """Take over what an earlier coordinator of this bisection observed."""
-        stored = load_state(self._store, self._id, self._question, facts=self._facts)
-        self._state.unbuildable.update(stored.unbuildable)
-        self._state.observations.extend(stored.observations)
-        self._state.own_results.update((probe.key, probe.result) for probe in stored.probes)
-        self._state.marks.update(stored.marks)
+        """Take over what an earlier coordinator of this bisection observed and spent."""
+        self._knowledge = self._make_knowledge()
+        self._knowledge.load()
+        self._costs = self._make_costs()
         events = self._store.events(self._id)
         self._earlier_s = active_s(events)
         self._spending.load(events, self._store.results(self._id))
-        kinds = Counter(event.kind for event in events)
-        self._state.num_probes, self._state.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
-        self._state.trusts_reuse = not kinds[REUSE_DISTRUSTED]
-        self._state.taken_back = taken_back(events)
-        reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if is_foreign(event))
-        self._state.reused.update(reused if self._state.trusts_reuse else ())
 
     def _loop(self) -> tuple[Plan, Answer]:
         slots = min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
@@ -217,7 +183,7 @@ class Coordinator:
             self._cancel_obsolete(plan)
             if self._start(plan, slots):
                 continue
-            if not self._state.jobs:
+            if not self._jobs:
                 reason = self._why_spent()
                 if not reason:
                     raise RuntimeError(f"the plan wants nothing and has no answer (phase {plan.phase.value})")
@@ -226,18 +192,22 @@ class Coordinator:
             self._wait_for_result()
 
     def _plan(self, slots: int) -> Plan:
-        state = self._state
-        in_flight = [request for job in state.jobs.values() for request in job.requests]
-        plan = make_plan(self._rules, Known(state.observations, state.unbuildable, in_flight, slots, state.marks))
-        self._tell(PlanMade(plan, state.num_probes, state.num_reused, slots))
+        knows = self._knowledge
+        in_flight = [request for job in self._jobs.values() for request in job.requests]
+        known = knows.known(in_flight, slots)
+        plan = make_plan(self._rules, known)
+        if plan.phase is Phase.SEARCH and len(self._jobs) < slots and (costs := self._costs.of(plan, known)):
+            plan = make_plan(self._rules, replace(known, costs=costs))
+        self._tell(PlanMade(plan, knows.num_probes, knows.num_reused, slots))
+        knows.tell_contradicted(plan.ends)
         return plan
 
     def _cancel_obsolete(self, plan: Plan) -> None:
         wanted = set(plan.wanted)
-        for key, job in list(self._state.jobs.items()):
+        for key, job in list(self._jobs.items()):
             if not wanted.intersection(job.requests):
                 self._executor.cancel(key)
-                del self._state.jobs[key]
+                del self._jobs[key]
                 self._store.append(self._id, PROBE_CANCELLED, {"key": key, "wall_s": self._note_time(job)})
                 self._tell(ProbeGone(key, job.requests[0], "obsolete"))
 
@@ -251,78 +221,40 @@ class Coordinator:
 
     def _start(self, plan: Plan, slots: int) -> bool:
         """Start what is wanted while slots are free; return whether something was learnt, so that a new plan is due."""
-        running = {request for job in self._state.jobs.values() for request in job.requests}
+        running = {request for job in self._jobs.values() for request in job.requests}
         for request in plan.wanted:
             if request in running:
                 continue
             try:
                 variant = self._space.variant(request.point)
             except UnbuildableError as error:
-                self._note_unbuildable(request, str(error))
+                self._knowledge.note_unbuildable(request, str(error))
                 return True
             spec = ProbeSpec(variant, self._question.rung, request.seed_idx, request.repeat)
-            key = self._key_of(request, spec)
-            if key in self._state.jobs:
-                self._state.jobs[key].requests.append(request)
-            elif self._reuse(key, request, variant):
+            key = self._knowledge.key_of(request, spec)
+            if key in self._jobs:
+                self._jobs[key].requests.append(request)
+            elif self._knowledge.take_known(key, request, variant):
                 return True
-            elif len(self._state.jobs) < slots and not self._why_spent():
+            elif len(self._jobs) < slots and not self._why_spent():
                 try:
                     self._submit(key, request, spec)
                 except UnbuildableError as error:
-                    self._note_unbuildable(request, str(error))
+                    self._knowledge.note_unbuildable(request, str(error))
                     return True
         return False
 
-    def _key_of(self, request: Request, spec: ProbeSpec) -> str:
-        """Return the probe's identity; repeats and proofs are fresh in each bisection, and so is what was taken back."""
-        is_fresh = request.repeat > 0 or request.attempt > 0 or has_foreign_judge(self._question.settings)
-        is_fresh |= not (self._state.trusts_reuse and self._question.limits.reuse)
-        gone = self._state.taken_back
-        for num in count(gone.num_times.get(request, 0)):
-            scope = f"{self._id}/again-{num}" if num else self._id if is_fresh else ""
-            key = probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
-            if key not in gone.keys:
-                break
-        return key
-
     def _why_spent(self) -> str:
         """Return why no more probes may be started, "" while they may."""
-        limit, num_running = self._question.limits.max_probes, len(self._state.jobs)
-        if limit is not None and self._state.num_probes + num_running >= limit:
+        limit, num_running = self._question.limits.max_probes, len(self._jobs)
+        if limit is not None and self._knowledge.num_probes + num_running >= limit:
             return f"the budget of {limit} probes is spent"
         return self._spending.why_spent(num_running)
-
-    def _note_unbuildable(self, request: Request, reason: str) -> None:
-        self._store.append(self._id, "unbuildable", {"point": request.point.to_text(), "reason": reason})
-        self._state.unbuildable[request.point] = reason
-        self._tell(ProbeGone("", request, reason))
-
-    def _reuse(self, key: str, request: Request, variant: Variant) -> bool:
-        """Take a result that is known already: of this bisection for the same variant, or of another one."""
-        own = self._state.own_results.get(key)
-        if own is not None:
-            self._note_shared(key, request, variant)
-            self._observe(key, request, own, is_reused=True)
-            return True
-        result = self._store.find_result(key)
-        if result is None or not is_reusable(result, self._question.settings):
-            return False
-        self._store.reuse_result(self._id, key, spec_of_request(request, variant, self._facts, self._question))
-        self._state.num_reused += 1
-        self._state.reused.add(request)
-        self._observe(key, request, result, is_reused=True)
-        return True
-
-    def _note_shared(self, key: str, request: Request, variant: Variant) -> None:
-        """Store that one result answers another request too: two points with the same files are one variant."""
-        spec = spec_of_request(request, variant, self._facts, self._question)
-        self._store.append(self._id, RESULT_SHARED, {"key": key, "spec": spec})
 
     def _submit(self, key: str, request: Request, spec: ProbeSpec) -> None:
         packs = self._space.packs(spec.variant)
         self._executor.submit(ProbeJob(key, spec, self._question.settings, self._space.repo_key, packs))
-        self._state.jobs[key] = _Job([request], spec.variant, spec, self._clock())
+        self._jobs[key] = _Job([request], spec.variant, spec, self._clock())
         self._store.append(self._id, "probe_started", {"key": key, "point": request.point.to_text()})
         self._tell(ProbeStarted(key, request))
 
@@ -345,53 +277,28 @@ class Coordinator:
                 return
 
     def _finish(self, result: ProbeResult) -> bool:
-        job = self._state.jobs.get(result.job_id)
+        job = self._jobs.get(result.job_id)
         if job is None:
             return False
-        num_tries = self._state.num_tries.get(result.job_id, 0) + 1
+        num_tries = self._num_tries.get(result.job_id, 0) + 1
         if num_tries < MAX_TRIES and (reason := why_lost(result)):
             return self._lose(result.job_id, reason)
-        del self._state.jobs[result.job_id]
+        del self._jobs[result.job_id]
         refuse_missing_judge(result, self._question.settings)
-        spec = spec_of_request(job.requests[0], job.variant, self._facts, self._question)
-        self._store.save_result(self._id, result.job_id, result, spec=spec)
-        self._state.num_probes += 1
         self._spending.add_finished(result.wall_s)
-        for idx, request in enumerate(job.requests):
-            if idx > 0:
-                self._note_shared(result.job_id, request, job.variant)
-            self._observe(result.job_id, request, result, is_reused=idx > 0)
+        self._knowledge.take_result(result, job.requests, job.variant)
         return True
 
     def _lose(self, key: str, reason: str) -> bool:
         """Note a lost probe; it is run again, or given up as untestable after `MAX_TRIES`."""
-        job = self._state.jobs.pop(key, None)
+        job = self._jobs.pop(key, None)
         if job is None:
             return False
-        tries = self._state.num_tries[key] = self._state.num_tries.get(key, 0) + 1
+        tries = self._num_tries[key] = self._num_tries.get(key, 0) + 1
         lost = {"key": key, "reason": reason, "tries": tries, "wall_s": self._note_time(job)}
         self._store.append(self._id, PROBE_LOST, lost)
         for request in job.requests:
             self._tell(ProbeGone(key, request, reason))
             if tries >= MAX_TRIES:
-                said = f"lost {tries} times: {reason}"
-                spec = spec_of_request(request, job.variant, self._facts, self._question)
-                self._store.append(self._id, GIVEN_UP, {**spec, "reason": said})
-                self._state.observations.append(observe_lost(request, said))
+                self._knowledge.give_up(request, job.variant, f"lost {tries} times: {reason}")
         return True
-
-    def _observe(self, key: str, request: Request, result: ProbeResult, *, is_reused: bool) -> None:
-        self._state.own_results[key] = result
-        observation = observe(request, result.fingerprint, self._question)
-        self._state.observations.append(observation)
-        self._tell(ProbeDone(key, observation, result, is_reused))
-        if self._state.reused and is_contradicted(observation, self._state.observations, self._state.reused):
-            self._distrust_reused()
-
-    def _distrust_reused(self) -> None:
-        """Drop what earlier bisections observed: a fresh repeat gave other bits, so something outside git has changed."""
-        state = self._state
-        self._store.append(self._id, REUSE_DISTRUSTED, {})
-        state.trusts_reuse = False
-        state.observations = [run for run in state.observations if request_of(run) not in state.reused]
-        state.reused.clear()

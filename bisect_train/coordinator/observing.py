@@ -28,6 +28,10 @@ from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
 
 MIN_MAX_RUNS = 6  # runs of one version in the search, at most; more where more seeds are allowed for each end
+LIMITS_CHANGED = "limits_changed"
+"""Event {max_probes, gpu_hours}: what may be spent in all, from here on; what is missing stays as it was."""
+
+BY_A_PERSON = (MARKED, UNDONE, LIMITS_CHANGED)
 REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused result: none of them counts from here on
 
 
@@ -44,6 +48,7 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
             has_judge=bool(question.settings.judge),
         ),
         good_is_base=space.good_is_base,
+        num_ordered=space.num_ordered,
         skipped=space.skipped,
         prior_nats=space.priors.nats,
         confidence=question.limits.confidence,
@@ -153,7 +158,7 @@ def _budget_reason(events: Sequence[StoredEvent]) -> str:
     for event in reversed(events):
         if event.kind == "budget_spent":
             return str(event.data["reason"])
-        if event.kind in ("started", MARKED, UNDONE):
+        if event.kind in ("started", *BY_A_PERSON):
             return ""
     return ""
 
@@ -171,8 +176,8 @@ def active_s(events: Sequence[StoredEvent]) -> float:
         if event.kind == "started":
             total_s += last_s - begun_s if begun_s is not None else 0.0
             begun_s = event.time_s
-        # while a bisection inside one of its merges works, it does not
-        if event.kind != "finished" and "child" not in event.data:
+        # while a bisection inside one of its merges works, it does not; nor when a person marks something long after
+        if event.kind not in ("finished", *BY_A_PERSON) and "child" not in event.data:
             last_s = event.time_s
     return total_s
 

@@ -13,6 +13,11 @@ from bisect_train.search.terms import Request
 from bisect_train.verdict.outcome import JUDGE_LOST, Observation
 
 JUDGE_NOT_STARTED = (126, 127)
+NUM_LINES, MAX_LINE = 5, 200  # of what it printed
+JUDGE_RULE = (
+    "it runs in the checkout of each probe, and a relative path is relative to that; "
+    "it exits 0 for good, 1 to 124 for bad, 125 for untestable"
+)
 # a program's own faults; any other signal comes from outside, and its probe is run again
 OWN_SIGNALS = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
@@ -64,9 +69,9 @@ def refuse_missing_judge(result: ProbeResult, settings: RunSettings) -> None:
     """Raise JudgeError where the judging command could not be started."""
     judge = result.fingerprint.judge
     if judge is not None and judge.exit_status in JUDGE_NOT_STARTED:
-        lines = judge.output.strip().splitlines()
-        said = f": {lines[-1][:200]}" if lines else ""
+        lines = [line.strip()[:MAX_LINE] for line in judge.output.splitlines() if line.strip()]
+        said = f": {lines[0]}" if len(lines) == 1 else "".join(f"\n    {line}" for line in lines[-NUM_LINES:])
         raise JudgeError(
             f"the judging command {shlex.join(settings.judge)!r} could not be started (status {judge.exit_status}){said}",
-            hint="--judge takes a command that exits 0 for good, 1 to 124 for bad, 125 for untestable",
+            hint=JUDGE_RULE,
         )

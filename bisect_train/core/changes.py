@@ -41,6 +41,11 @@ class Change:
     title: str
     detail: str = ""
 
+    @property
+    def key(self) -> str:
+        """Kind and id, `config:optimizer.lr`; ids of different kinds may be the same."""
+        return f"{self.kind.value}:{self.id}"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Point:
@@ -118,6 +123,14 @@ class Subtree:
 
 
 @dataclass(frozen=True, slots=True)
+class DataLink:
+    """Untracked data that each checkout needs: absolute source on the machine, target path in the checkout."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class Variant:
     """The content-addressed state that one probe runs.
 
@@ -130,6 +143,9 @@ class Variant:
         subtrees: submodules at their recorded trees.
         env: environment variables that the variant sets.
         data: digest of the linked data, "" without any.
+        packages: exact requirements (`toyopt==2.0`) that lie before the inherited environment, by name.
+        links: data of its own; each takes the place of a link of the settings with the same target.
+        ranks: processes of a probe, where the variant says so; None takes the rung's.
     """
 
     tree: str
@@ -140,6 +156,9 @@ class Variant:
     subtrees: tuple[Subtree, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     data: str = ""
+    packages: tuple[str, ...] = ()
+    links: tuple[DataLink, ...] = ()
+    ranks: int | None = None
     id: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -157,7 +176,9 @@ def _digest_variant(variant: Variant) -> str:
         [list(pair) for pair in variant.env],
         variant.data,
     ]
-    return digest_of(parts)
+    # where data lie is no part of what they are: `data` is the digest of their content
+    more = {"packages": list(variant.packages), "ranks": variant.ranks}
+    return digest_of([*parts, more] if any(more.values()) else parts)
 
 
 def digest_of(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bisect_train.core.changes import Variant, digest_of
+from bisect_train.core.changes import DataLink, Variant, digest_of
 from bisect_train.core.fingerprint import Fingerprint
 
 RECORDER_VERSION = "2"
@@ -43,11 +43,24 @@ class MetricPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class DataLink:
-    """Untracked data that each checkout needs: absolute source on the machine, target path in the checkout."""
+class EnvironmentSettings:
+    """How a variant's packages are made available.
 
-    source: str
-    target: str
+    Attributes:
+        mode: overlay (only the differing packages, before the inherited environment) or uv (a whole environment).
+        find_links: folders and pages in which packages are looked for, besides the index.
+        index: address of the package index; "" is the installer's own default, "none" is no index at all.
+        digest: of what the folders held when the question was asked, "" without any.
+        files: requirement files in the repository: each commit runs with the packages that its own name.
+        installed: `name==version` of what the interpreter has; only asked for where there are files.
+    """
+
+    mode: str = "overlay"
+    find_links: tuple[str, ...] = ()
+    index: str = ""
+    digest: str = ""
+    files: tuple[str, ...] = ()
+    installed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,7 @@ class RunSettings:
         needs_recorder: whether the criterion needs the recorder (else a log pattern, a judge or a symptom decides).
         private: environment variables whose folders become private to each probe, by name.
         keep: whether a probe's checkout and output stay on the node for a person to look at.
+        environment: how packages that a variant brings with it are made available.
     """
 
     python: str
@@ -88,6 +102,7 @@ class RunSettings:
     needs_recorder: bool = True
     private: tuple[str, ...] = ()
     keep: bool = False
+    environment: EnvironmentSettings = EnvironmentSettings()
 
     @property
     def measure_digest(self) -> str:
@@ -122,6 +137,11 @@ class ProbeSpec:
     seed_idx: int = 0
     repeat: int = 0
 
+    @property
+    def ranks(self) -> int:
+        """Processes of this probe."""
+        return self.variant.ranks or self.rung.ranks
+
 
 def probe_key(spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, scope: str = "") -> str:
     """Return the identity of a probe, 16 hex digits.
@@ -132,6 +152,8 @@ def probe_key(spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, sc
         facts: hardware class and interpreter.
         scope: "" for results that any bisection may reuse; a bisection's id for those that must be fresh in it.
     """
+    # packages of equal names and versions may come from elsewhere
+    origin = [settings.environment.mode, settings.environment.digest] if spec.variant.packages else []
     return digest_of(
         [
             spec.variant.id,
@@ -144,6 +166,7 @@ def probe_key(spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, sc
             facts.interpreter,
             RECORDER_VERSION,
             scope,
+            *origin,
         ]
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from typing import Any
 
-from bisect_train.core.changes import FilePatch
-from bisect_train.core.probe import DataLink, MetricPattern, Rung, RunSettings
+from bisect_train.core.changes import DataLink, FilePatch
+from bisect_train.core.probe import EnvironmentSettings, MetricPattern, Rung, RunSettings
 from bisect_train.core.verdict import Criterion
 
 
@@ -33,6 +34,70 @@ class ConfigEnd:
 
     path: str
     patch: FilePatch
+
+
+@dataclass(frozen=True, slots=True)
+class DataEnd:
+    """One end's data at a place in the checkout: where they lie on the machine, and the digest of their content."""
+
+    link: DataLink
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndState:
+    """What one end has beside its commit and its config.
+
+    Attributes:
+        env: environment variables that it sets, by name.
+        packages: its requirements, one a package (`toyopt==2.0`), by name.
+        data: its data, by target.
+        command: its training command, where the ends differ in it; () takes the question's.
+        ranks: its processes per probe, where the ends differ in it; None takes the rung's.
+    """
+
+    env: tuple[tuple[str, str], ...] = ()
+    packages: tuple[str, ...] = ()
+    data: tuple[DataEnd, ...] = ()
+    command: tuple[str, ...] = ()
+    ranks: int | None = None
+
+    @staticmethod
+    def of_json(data: dict[str, Any]) -> EndState:
+        """Return the state that `asdict` wrote."""
+        return EndState(
+            env=tuple((pair[0], pair[1]) for pair in data["env"]),
+            packages=tuple(data["packages"]),
+            data=tuple(DataEnd(DataLink(**item["link"]), item["digest"]) for item in data["data"]),
+            command=tuple(data["command"]),
+            ranks=data["ranks"],
+        )
+
+
+class ConfigHold(str, Enum):
+    """How the config file of the repository is held over a range of commits."""
+
+    TRAVEL = "travel"  # each commit has its own
+    GOOD = "good"  # that of the good end everywhere
+    BAD = "bad"  # that of the bad end everywhere
+    SPLIT = "split"  # its keys are changes of their own, the commits are searched with that of the good end
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a question about the inside of a change is about.
+
+    Attributes:
+        commit: the commit that is split into its files, hunks and config keys, or "".
+        package: the package whose releases between the ends' are the changes, or "".
+        releases: its versions from the good end's to the bad end's.
+        package_repo: folder of the package's repository where its commits are the changes, or "".
+    """
+
+    commit: str = ""
+    package: str = ""
+    releases: tuple[str, ...] = ()
+    package_repo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +181,15 @@ class Question:
         executor: address of a Ray cluster, or "" for a local one.
         priors: rules for prior weights of changes, as given (`changes.priors`).
         fixups: patches that are laid over every state that they apply to, in this order.
-        part_of: id of the bisection that named the merge which this one looks into, or "".
+        part_of: id of the bisection that named the change which this one looks into, or "".
+        good_state, bad_state: what the ends have beside commits and configs; what differs in them are changes.
+        hold: how the repository's config file is held over the commits; where it does not travel, `good_config` and
+            `bad_config` are what is written in its place.
+        only: kinds of changes that are searched; the others are as the bad end has them. () searches all.
+        exclude: ids or keys of changes that are not searched: everything has them as the bad end does.
+        left_out: keys of changes that are not searched either: everything has them as the good end does.
+        inside: what is split, in a question about the inside of a change.
+        package_repos: (name, folder) of clones of packages' repositories.
     """
 
     kind: str
@@ -140,6 +213,14 @@ class Question:
     part_of: str = ""
     fixups: tuple[Fixup, ...] = ()
     priors: tuple[str, ...] = ()
+    good_state: EndState = EndState()
+    bad_state: EndState = EndState()
+    hold: ConfigHold = ConfigHold.TRAVEL
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    inside: Inside = Inside()
+    package_repos: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""
@@ -162,6 +243,12 @@ class Question:
         kept["criterion"] = Criterion(data["criterion"])
         kept["env"] = tuple((pair[0], pair[1]) for pair in data["env"])
         kept["limits"] = Limits(**data["limits"])
+        for name in ("good_state", "bad_state"):
+            kept[name] = EndState.of_json(data[name]) if name in data else EndState()
+        kept["hold"] = ConfigHold(data.get("hold", "travel"))
+        kept["inside"] = Inside(**_tuples(data.get("inside", {})))
+        kept |= {name: tuple(data.get(name, ())) for name in ("only", "exclude", "left_out")}
+        kept["package_repos"] = tuple((pair[0], pair[1]) for pair in data.get("package_repos", ()))
         return Question(**kept)
 
 
@@ -178,4 +265,5 @@ def _settings_of_json(data: dict[str, Any]) -> RunSettings:
     kept["links"] = tuple(DataLink(**item) for item in data["links"])
     kept["patterns"] = tuple(MetricPattern(**item) for item in data["patterns"])
     kept["setup"] = tuple(tuple(item) for item in data["setup"])
+    kept["environment"] = EnvironmentSettings(**_tuples(data.get("environment", {})))
     return RunSettings(**kept)

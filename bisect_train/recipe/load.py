@@ -14,11 +14,12 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import RecipeError
-from bisect_train.core.probe import DataLink
 from bisect_train.recipe.values import (
     ConfigRecipe,
     DataRecipe,
+    EnvironmentRecipe,
     MetricRecipe,
     Recipe,
     ResourcesRecipe,
@@ -222,7 +223,7 @@ def _check_placeholders(where: str, argument: str) -> None:
 
 
 def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
-    shrink, data, resources = wire.shrink, wire.data, wire.resources
+    shrink, data, resources, environment = wire.shrink, wire.data, wire.resources, wire.environment
     steps = tuple(None if item == "end" else item for item in shrink.steps or [])
     return Recipe(
         path=str(path),
@@ -237,6 +238,13 @@ def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
             MetricRecipe(name, item.pattern, item.better, item.reduce, item.unit) for name, item in wire.metrics.items()
         ),
         resources=ResourcesRecipe(resources.cpus, resources.gpus, resources.timeout_s, resources.threads),
+        environment=EnvironmentRecipe(
+            environment.mode or "",
+            tuple(environment.files),
+            tuple(environment.find_links),
+            environment.index,
+            tuple(environment.package_repos.items()),
+        ),
         private=tuple(wire.private),
         exempt_seeds=tuple(wire.seeds.exempt),
         judge=tuple(wire.judge or ()),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import RecipeError
-from bisect_train.core.probe import DataLink, MetricPattern
+from bisect_train.core.probe import MetricPattern
 from bisect_train.core.question import Metric
 from bisect_train.recipe.overrides import override_text
 
@@ -90,6 +91,25 @@ class ResourcesRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentRecipe:
+    """Packages that come and go.
+
+    Attributes:
+        mode: inherit, overlay or uv; "" takes the default.
+        files: requirement files in the repository: each commit runs with what its own files name.
+        find_links: folders with wheels, as written.
+        index: address of the package index, "" for the installer's own.
+        package_repos: (name, folder as written) of clones of packages' repositories.
+    """
+
+    mode: str = ""
+    files: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    index: str = ""
+    package_repos: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How to run a probe.
 
@@ -109,6 +129,7 @@ class Recipe:
     setup: SetupRecipe = field(default_factory=SetupRecipe)
     metrics: tuple[MetricRecipe, ...] = ()
     resources: ResourcesRecipe = field(default_factory=ResourcesRecipe)
+    environment: EnvironmentRecipe = field(default_factory=EnvironmentRecipe)
     private: tuple[str, ...] = ()
     exempt_seeds: tuple[int, ...] = ()
     judge: tuple[str, ...] = ()

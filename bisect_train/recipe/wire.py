@@ -188,6 +188,16 @@ class ResourcesWire(WireModel):
     threads: Positive | None = None
 
 
+class EnvironmentWire(WireModel):
+    """`environment:`."""
+
+    mode: Literal["inherit", "overlay", "uv"] | None = None
+    files: list[CheckoutPath] = []
+    find_links: list[Annotated[str, Field(min_length=1)]] = []
+    index: str = ""
+    package_repos: dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] = {}
+
+
 class SeedsWire(WireModel):
     """`seeds:`."""
 
@@ -204,12 +214,13 @@ class RecipeWire(WireModel):
     setup: SetupWire = SetupWire()
     metrics: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_./-]*$")], MetricWire] = {}
     resources: ResourcesWire = ResourcesWire()
+    environment: EnvironmentWire = EnvironmentWire()
     private: list[Variable] = []
     seeds: SeedsWire = SeedsWire()
     judge: Command | None = None
 
 
-LATER_KEYS = frozenset({"environment", "restart", "when"})
+LATER_KEYS = frozenset({"restart", "when"})
 """Keys of the design that this version does not know yet."""
 
 MODELS: dict[tuple[str, ...], type[WireModel]] = {
@@ -221,6 +232,7 @@ MODELS: dict[tuple[str, ...], type[WireModel]] = {
     ("setup",): SetupWire,
     ("metrics", "*"): MetricWire,
     ("resources",): ResourcesWire,
+    ("environment",): EnvironmentWire,
     ("seeds",): SeedsWire,
 }
 """Which model stands at which place; `*` is any name or index."""

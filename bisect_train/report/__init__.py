@@ -3,7 +3,7 @@
 from bisect_train.report.compare import render_compare
 from bisect_train.report.data import build_report
 from bisect_train.report.html import render_html
-from bisect_train.report.inside import describe_descent
+from bisect_train.report.inside import Place, describe_descent
 from bisect_train.report.live import LiveView
 from bisect_train.report.parts import ChangePart, Cost, DescentPart, ReportData
 from bisect_train.report.text import render_text
@@ -14,6 +14,7 @@ __all__ = [
     "Cost",
     "DescentPart",
     "LiveView",
+    "Place",
     "ReportData",
     "build_report",
     "describe_descent",

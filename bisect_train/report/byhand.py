@@ -8,19 +8,21 @@ from pathlib import PurePosixPath
 
 from bisect_train.core.changes import GOOD_END, ChangeKind, Point, Variant
 from bisect_train.core.errors import BisectTrainError
+from bisect_train.core.question import ConfigHold
 from bisect_train.report.case import Case
 from bisect_train.report.parts import ReproducePart
-from bisect_train.report.words import say_count
+from bisect_train.report.words import say_count, short_id
 from bisect_train.verdict.proof import ClaimKind
 
 COPY = "bisect-by-hand"
+PACKAGES = "packages-by-hand"
 PORT = "29500"
 MAX_CONFIG_CHANGES = 4
 _PLACEHOLDER = re.compile(r"\{(config|out|port|ranks|seed|steps)\}")
 
 
 def reproduce_by_hand(case: Case) -> tuple[ReproducePart, ...]:
-    """Return the commands for the two states that matter most: around the culprit, else the ends."""
+    """Return the commands for the states that matter most: around each culprit, else the ends."""
     repo = shlex.quote(case.question.repo)
     lines = [f"git clone --quiet {repo} {COPY}", f"cd {COPY}", *_prepare(case)]
     parts = [ReproducePart("A copy to work in, so that your checkout stays as it is", tuple(lines))]
@@ -30,14 +32,16 @@ def reproduce_by_hand(case: Case) -> tuple[ReproducePart, ...]:
 
 
 def _states(case: Case) -> tuple[tuple[str, Point], ...]:
-    claims = case.culprit.claims if case.culprit else ()
-    parent = next((result.claim for result in claims if result.claim.kind is ClaimKind.PARENT), None)
-    if parent is not None:
-        return (
-            (f"Just before it ({case.say(parent.healthy)})", parent.healthy),
-            (f"With it ({case.say(parent.sick)})", parent.sick),
-        )
-    return (("The good end", case.good_point), ("The bad end", case.bad_point))
+    states: dict[Point, str] = {}  # two culprits may lie beside each other: their common state is made once
+    for culprit in case.answer.culprits:
+        parent = next((result.claim for result in culprit.claims if result.claim.kind is ClaimKind.PARENT), None)
+        if parent is not None:
+            name = "it" if len(case.answer.culprits) == 1 else short_id(case.space.changes[culprit.changes[-1]])
+            states.setdefault(parent.healthy, f"Just before {name} ({case.say(parent.healthy)})")
+            states.setdefault(parent.sick, f"With {name} ({case.say(parent.sick)})")
+    if not states:
+        return (("The good end", case.good_point), ("The bad end", case.bad_point))
+    return tuple((title, point) for point, title in states.items())
 
 
 def _prepare(case: Case) -> list[str]:
@@ -53,24 +57,36 @@ def _prepare(case: Case) -> list[str]:
 def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
     try:
         lines = list(case.space.reproduce(point))
-        variant: Variant | None = case.space.variant(point)
+        variant = case.space.variant(point)
     except BisectTrainError as error:
         return (f"# cannot be built: {error.message}",)
     config, notes = _config_for(case, point)
     settings = case.question.settings
+    lines += [f"ln -sfn {shlex.quote(link.source)} {shlex.quote(link.target)}" for link in variant.links]
+    lines += _lay_packages(case, variant)
     lines += [_join(_use_python(command, settings.python)) for command in settings.setup]
-    command = variant.command if variant is not None else case.question.command
-    lines += [*notes, _training_line(case, command, config)]
+    lines += [*notes, _training_line(case, variant, config)]
     steps = case.question.rung.steps
     if steps is not None:
         lines.append(f"# the probes were stopped after {say_count(steps, 'optimizer step')}")
     return tuple(lines)
 
 
+def _lay_packages(case: Case, variant: Variant) -> list[str]:
+    if not variant.packages:
+        return []
+    settings = case.question.settings
+    places = [part for place in settings.environment.find_links for part in ("--find-links", place)]
+    index = settings.environment.index
+    places += ["--no-index"] if index == "none" else ["--index-url", index] if index else []
+    install = [settings.python, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", PACKAGES, *places]
+    return [_join([*install, *variant.packages])]
+
+
 def _config_for(case: Case, point: Point) -> tuple[str, list[str]]:
     """Return the path that stands for the config file and comments on what it must hold."""
     question = case.question
-    if question.good_config is None or question.bad_config is None:
+    if question.good_config is None or question.bad_config is None or question.hold is not ConfigHold.TRAVEL:
         return question.config_path, []
     good, bad = question.good_config.path, question.bad_config.path
     changes = [(idx, item) for idx, item in enumerate(case.space.changes) if item.kind is ChangeKind.CONFIG]
@@ -93,18 +109,21 @@ def _use_python(command: tuple[str, ...], python: str) -> list[str]:
     return [python if first in ("python", "python3") else first, *rest]
 
 
-def _training_line(case: Case, command: tuple[str, ...], config: str) -> str:
-    question, rung = case.question, case.question.rung
+def _training_line(case: Case, variant: Variant, config: str) -> str:
+    question, rung, command = case.question, case.question.rung, variant.command
+    ranks = variant.ranks or rung.ranks
     values = {"config": config, "out": "out", "port": PORT, "seed": "0"}
-    values |= {"ranks": str(rung.ranks), "steps": str(rung.steps or "")}
+    values |= {"ranks": str(ranks), "steps": str(rung.steps or "")}
     has_ranks = any("{ranks}" in part for part in command)
     filled = [_PLACEHOLDER.sub(lambda match: values[match[1]], part) for part in command if part != "{overrides}"]
     is_python = bool(filled) and filled[0] in ("python", "python3", question.settings.python)
     arguments = _use_python(tuple(filled), question.settings.python) if filled else []
-    if rung.ranks > 1 and not has_ranks and is_python:
-        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(rung.ranks), "--master-port", PORT]
+    if ranks > 1 and not has_ranks and is_python:
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", PORT]
         arguments = [arguments[0], *launcher, *arguments[1:]]
-    env = [("OMP_NUM_THREADS", str(question.settings.threads)), *question.env]
+    env = [("OMP_NUM_THREADS", str(question.settings.threads)), *variant.env]
+    if variant.packages:
+        env.append(("PYTHONPATH", PACKAGES))
     if not question.settings.gpus:
         env.append(("CUDA_VISIBLE_DEVICES", ""))
     return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in env), _join(arguments)])

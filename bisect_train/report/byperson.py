@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.contradiction import Contradiction
 from bisect_train.coordinator.person import REPLAYED, WITH_RESULT, events_that_count, marks_of, request_of_spec
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.words import say_count, short_id
@@ -26,16 +27,26 @@ def warn_of_priors(plan: Plan, space: ChangeSpace) -> tuple[str, ...]:
     return tuple(told)
 
 
-def warn_of_person(events: Sequence[StoredEvent], space: ChangeSpace) -> tuple[str, ...]:
-    """Return what a person marked or took back, one sentence each."""
+def warn_of_person(
+    events: Sequence[StoredEvent], space: ChangeSpace, contradicted: Sequence[Contradiction] = ()
+) -> tuple[str, ...]:
+    """Return what a person marked or took back, and which marks runs contradict, one sentence each."""
     told = [text for event in events if event.kind == REPLAYED and (text := _say_replay(event))]
     marks = marks_of(events_that_count(events))
     told += [_say_marks(marks, space)] if marks else []
+    told += [say_contradiction(found, space) for found in contradicted]
     steps = _steps_taken_back(events)
     if steps:
         num_proof = sum(any(request_of_spec(event.data["spec"]).attempt > 0 for event in step) for step in steps)
         told.append(f"{say_count(len(steps), 'run')} taken back by hand{_say_of_proof(num_proof)}")
     return tuple(told)
+
+
+def say_contradiction(found: Contradiction, space: ChangeSpace) -> str:
+    """Return that runs contradict a mark: `3f2a1bc0 was marked good; its 3 runs say bad`."""
+    name = short_id(space.changes[found.version - 1])
+    runs = "run says" if found.num_runs == 1 else f"{found.num_runs} runs say"
+    return f"{name} was marked {found.marked.value}; its {runs} {found.shown.value}"
 
 
 def _say_replay(event: StoredEvent) -> str:

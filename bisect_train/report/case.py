@@ -37,12 +37,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that a report is computed from."""
+    """All that a report is computed from; `bisection` is its id, "" where that does not matter."""
 
     question: Question
     space: ChangeSpace
     plan: Plan
     runs: tuple[Run, ...]
+    bisection: str = ""
 
     @property
     def ends(self) -> Ends:
@@ -127,10 +128,12 @@ class Case:
         return say_point(point, self.space, width=width)
 
 
-def make_case(question: Question, space: ChangeSpace, plan: Plan, probes: Sequence[StoredProbe]) -> Case:
+def make_case(
+    question: Question, space: ChangeSpace, plan: Plan, probes: Sequence[StoredProbe], *, bisection: str = ""
+) -> Case:
     """Return the case of stored results."""
     runs = []
     for probe in probes:
         request = request_of_spec(probe.spec)
         runs.append(Run(probe, observe(request, probe.result.fingerprint, question)))
-    return Case(question, space, plan, tuple(runs))
+    return Case(question, space, plan, tuple(runs), bisection)

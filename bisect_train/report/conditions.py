@@ -5,7 +5,7 @@ A claim that failed by measured values was not shown: that is not its opposite, 
 
 from __future__ import annotations
 
-from bisect_train.core.verdict import VerdictKind
+from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.report.case import Case
 from bisect_train.report.several import part_of_culprit, say_part
 from bisect_train.report.words import say_number
@@ -20,6 +20,14 @@ LIKE_ENDS = ("better", "numerics_only", "data_order")  # kinds of change where n
 def say_states(kind: str | None) -> tuple[str, str]:
     """Return the words for a run like the good end and one like the bad end: `healthy`, `sick` only where one is ill."""
     return ("like the good end", "like the bad end") if kind in LIKE_ENDS else ("healthy", "sick")
+
+
+def say_caveat(case: Case) -> tuple[str, ...]:
+    """Return what limits every statement where seeds change nothing; differences of bits alone are facts, not statistics."""
+    ends = case.ends
+    if not ends.are_seeds_inert or case.are_ends_equal or ends.criterion is Criterion.EXACT:
+        return ()
+    return ("Every seed gives the same run, so this rests on one run of each state: chance cannot be told from an effect.",)
 
 
 def list_conditions(case: Case, culprit: Culprit, kind: str | None) -> tuple[str, ...]:

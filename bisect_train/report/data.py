@@ -31,12 +31,13 @@ from bisect_train.report.parts import (
     MetricPart,
     ReportData,
     TriagePart,
+    Wording,
 )
 from bisect_train.report.remarks import say_remarks
 from bisect_train.report.rows import draw_curves, list_claims, list_probes, make_strip, pick_pair
 from bisect_train.report.sharing import warn_of_shared_files
 from bisect_train.report.verdicts import exit_status_of, kind_of_change
-from bisect_train.report.wording import Wording, word_verdict
+from bisect_train.report.wording import word_verdict
 from bisect_train.report.words import REDUCE_WORDS, STAGE_WORDS, say_count, say_divergence, shorten
 from bisect_train.search.terms import Plan
 from bisect_train.store.contract import StoredBisection, StoredProbe
@@ -79,7 +80,7 @@ def build_report(
         inside: what the culprit touches (files of a commit), if the caller looked.
         descents: what is known of the inside of merges that were named.
     """
-    case = make_case(question, space, plan, probes)
+    case = make_case(question, space, plan, probes, bisection=stored.id)
     pair = pick_pair(case)
     divergence = first_divergence(pair[0].fingerprint, pair[1].fingerprint) if pair else None
     kind = kind_of_change(case, divergence)
@@ -141,7 +142,15 @@ def _assemble(
         reproduce=reproduce_by_hand(case),
         warnings=warnings,
         log_tail=tail_of_end(case, case.answer.end) if case.answer.end else "",
+        patch=_patch_of(case),
     )
+
+
+def _patch_of(case: Case) -> str:
+    """Return the proved pieces of a commit as a patch, "" where no commit was split or nothing was proved."""
+    if case.answer.status not in ("isolated", "several"):
+        return ""
+    return case.space.patch_of([idx for culprit in case.answer.culprits for idx in culprit.changes])
 
 
 def _part_of(change: Change) -> ChangePart:
@@ -168,11 +177,11 @@ def _list_culprits(
     """
     if case.answer.status not in ("isolated", "several"):
         return ()
-    by_merge = {descent.merge: descent for descent in descents}
+    by_change = {descent.opened: descent for descent in descents}
     parts = []
     for culprit in case.answer.culprits:
         changes = tuple(_part_of(case.space.changes[idx]) for idx in culprit.changes)
-        descent = by_merge.get(changes[0].id) if len(changes) == 1 else None
+        descent = by_change.get(changes[0].id) if len(changes) == 1 else None
         part = CulpritPart(
             changes=changes,
             probability=culprit.probability,

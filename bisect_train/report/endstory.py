@@ -10,6 +10,7 @@ from bisect_train.report.failing import say_failure
 from bisect_train.report.parts import EndPart
 from bisect_train.report.words import say_bound, say_count, say_ending, say_metric, say_number, say_share, say_spread
 from bisect_train.verdict.end_terms import EndsStatus
+from bisect_train.verdict.evidence import is_metric_fine
 from bisect_train.verdict.outcome import OutcomeKind
 
 
@@ -49,7 +50,7 @@ def tell_ends(case: Case) -> tuple[str, ...]:
         return _tell_symptom(case)
     if case.ends.good is None or case.ends.bad is None:
         return ()
-    return (*_tell_values(case), *_tell_noise(case))
+    return (*_tell_values(case), *_tell_noise(case), *_tell_exact(case))
 
 
 def _tell_symptom(case: Case) -> tuple[str, ...]:
@@ -85,6 +86,19 @@ def _tell_values(case: Case) -> tuple[str, ...]:
     verb = "looks" if ends.status is EndsStatus.UNCLEAR else "is"
     times = f", {abs(ends.gap) / ends.spread:.1f} seed standard deviations" if ends.spread and not ends.are_seeds_inert else ""
     return compared, f"The bad end {verb} {direction} by {say_number(abs(ends.gap), unit=unit)}{times}.{_say_p(ends.p_value)}"
+
+
+def _tell_exact(case: Case) -> tuple[str, ...]:
+    """Return what counts by the exact criterion: all bits, and less than these an equal printed metric."""
+    if case.ends.criterion is not Criterion.EXACT:
+        return ()
+    name = case.question.metric.name
+    text = "Judged exactly: a run counts for an end where all that was recorded is equal bit for bit, on the same seed."
+    if is_metric_fine(case.ends):
+        text += (
+            f" Where other bits differ, {name} equal to one end to the last digit counts for that end, too, but weighs less."
+        )
+    return (text,)
 
 
 def _say_p(p_value: float | None) -> str:

@@ -38,18 +38,23 @@ def failing_run(case: Case, end: str) -> Run | None:
 
 def tail_of_log(run: Run | None) -> str:
     """Return the last lines that a run printed."""
-    return _last_lines(run.probe.result.log_tail) if run else ""
+    return last_lines(run.probe.result.log_tail) if run else ""
 
 
 def tail_of_end(case: Case, end: str) -> str:
     """Return the last lines that an end's failing run printed: those of the judging command where that is what failed."""
     run = failing_run(case, end)
-    if run is None or not _is_judges(case, run):
-        return tail_of_log(run)
-    return _last_lines(run.fingerprint.judge.output) if run.fingerprint.judge else ""
+    return tail_of_log(run) if run is None or not _is_judges(case, run) else tail_of_judge(run)
 
 
-def _last_lines(text: str) -> str:
+def tail_of_judge(run: Run) -> str:
+    """Return the last lines of a judging command that did not call its run good, "" otherwise."""
+    judge = run.fingerprint.judge
+    return last_lines(judge.output) if judge is not None and judge.exit_status != 0 else ""
+
+
+def last_lines(text: str) -> str:
+    """Return the end of what a program printed, blank lines left out."""
     lines = [line.rstrip()[:MAX_LINE] for line in text.splitlines() if line.strip()]
     return "\n".join(lines[-NUM_LOG_LINES:])
 

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs no network: text and tables by jinja2 (everything escaped), pictures by plotly."""
+"""The report as one HTML page that needs no network: text and tables by jinja2 (everything escaped), pictures by plotly.js."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from bisect_train.report.figures import curves_figure, script_of_plotly, strip_figure
 from bisect_train.report.parts import ReportData
 from bisect_train.report.words import KIND_NAMES, say_count, say_number, say_seconds, say_share, say_spread
 
 
 def render_html(report: ReportData) -> str:
     """Return the page."""
-    # plotly takes half a second to import and is needed only here
-    from bisect_train.report.figures import curves_figure, script_of_plotly, strip_figure
-
     curves, strip = curves_figure(report), strip_figure(report)
     return _template().render(
         report=report,

@@ -1,79 +1,132 @@
-"""What was found inside a merge that is a culprit: the answer of the bisection that looked there, for the whole's report.
+"""What was found inside a culprit: the answer of the bisection that looked there, for the whole's report.
 
-Only what that bisection proved is named as being inside. Anything else is said, and blames no commit.
+A merge opens into commits, a commit into hunks and config keys, a package into releases and a release into commits. Only what
+that bisection proved is named as being inside. Anything else is said, and blames nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bisect_train.core.changes import Change, ChangeKind
 from bisect_train.report.parts import ChangePart, CulpritPart, DescentPart, ReportData
-from bisect_train.report.words import KIND_NAMES, say_count, shorten
+from bisect_train.report.words import KIND_NAMES, name_change, say_counts, shorten
 
 MAX_CANDIDATES = 4
-NO_COMMITS = "that brings in no commit of its own: what its author changed is all there is"
+MERGE, COMMIT, PACKAGE, RELEASE = "merge", "commit", "package", "release"
 _TITLE_WIDTH = 60
 _UNSPLIT = ("no_regression", "not_reproduced", "fixed_before")
+_ENDS = {
+    MERGE: "its first parent and the merge",
+    COMMIT: "its parent and the commit",
+    PACKAGE: "its two versions",
+    RELEASE: "its two versions",
+}
+_WHOLE = {MERGE: "commit", COMMIT: "change", PACKAGE: "release", RELEASE: "commit"}
 
 
-def describe_descent(merge: str, *, report: ReportData | None, first_parent: str, reason: str = "") -> DescentPart:
-    """Return what is known of the inside of a merge.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A culprit that has an inside.
+
+    Attributes:
+        kind: merge, commit, package or release.
+        id: of the change.
+        first_parent: 40 hex digits of the commit before a merge or commit, or "".
+    """
+
+    kind: str
+    id: str
+    first_parent: str = ""
+
+    @property
+    def name(self) -> str:
+        """Short name for sentences."""
+        return f"{self.kind} {self.id[:8] if self.kind in (MERGE, COMMIT) else self.id}"
+
+
+def describe_descent(place: Place, *, report: ReportData | None, reason: str = "") -> DescentPart:
+    """Return what is known of the inside of a culprit.
 
     Args:
-        merge: 40 hex digits.
+        place: the culprit.
         report: of the bisection that looked there, None if none did.
-        first_parent: 40 hex digits.
         reason: why none did, a clause, or "".
     """
-    by_hand = f"bisect-train run --good {first_parent[:12]} --bad {merge[:12]} --no-first-parent"
-    if reason == NO_COMMITS:
-        return DescentPart(merge, "", "", reason=reason)
+    by_hand = ""
+    if place.kind == MERGE and not reason.startswith("that "):
+        by_hand = f"bisect-train run --good {place.first_parent[:12]} --bad {place.id[:12]} --no-first-parent"
     if report is None:
-        return DescentPart(merge, "", "", reason=reason, by_hand=by_hand)
+        return DescentPart(place.kind, place.id, "", "", reason=reason, by_hand=by_hand)
     is_proved = report.status in ("isolated", "several") and report.is_finished
     found = tuple(part for culprit in report.culprits for part in culprit.changes) if is_proved else ()
     files = tuple(part for culprit in report.culprits[:1] for part in culprit.inside) if is_proved else ()
     return DescentPart(
-        merge,
+        place.kind,
+        place.id,
         report.id,
         report.status if report.is_finished else "unfinished",
         found=found,
-        files=files,
-        clause=_say_found(merge, report.culprits) if is_proved else _say_open(merge, report),
+        files=files if place.kind != COMMIT else (),
+        clause=_say_found(place, report.culprits) if is_proved else _say_open(place, report),
         summary=report.summary,
-        num_commits=report.num_changes.get(ChangeKind.COMMIT.value, 1) - 1,
+        searched=_say_searched(place, report),
         num_steps=report.num_steps,
         cost=report.cost,
         by_hand=by_hand,
+        patch=report.patch,
     )
 
 
-def _say_found(merge: str, culprits: Sequence[CulpritPart]) -> str:
-    named = "; ".join(" and ".join(_name(part, merge) for part in culprit.changes) for culprit in culprits)
-    return f"inside it: {named} (proved by fresh runs)"
+def _say_searched(place: Place, report: ReportData) -> str:
+    if place.kind == MERGE:
+        num = report.num_changes.get(ChangeKind.COMMIT.value, 1) - 1
+        return say_counts({ChangeKind.COMMIT.value: num}) + " and the merge itself"
+    if place.kind == PACKAGE:
+        num = report.num_changes.get(ChangeKind.PACKAGE.value, 0)
+        return f"{num} steps from release to release" if num else say_counts(report.num_changes)
+    return say_counts(report.num_changes)
 
 
-def _name(part: ChangePart, merge: str) -> str:
-    if part.id == merge:
+def _say_found(place: Place, culprits: Sequence[CulpritPart]) -> str:
+    named = "; ".join(_name_all(culprit.changes, place) for culprit in culprits)
+    deeper = [part.descent.clause for part in culprits if part.descent is not None and part.descent.found]
+    return "; ".join([f"inside it: {named} (proved by fresh runs)", *deeper])
+
+
+def _name_all(parts: Sequence[ChangePart], place: Place) -> str:
+    return " and ".join(_name(part, place) for part in parts)
+
+
+def _name(part: ChangePart, place: Place) -> str:
+    if part.id == place.id:
         return "the merge itself, by what its author changed beyond merging the branch"
-    return f'commit {part.id[:8]} "{shorten(part.title, _TITLE_WIDTH)}"'
+    if part.kind == ChangeKind.PACKAGE.value:
+        return f"the step {shorten(part.title, _TITLE_WIDTH)}"
+    return name_change(Change(ChangeKind(part.kind), part.id, part.title), width=_TITLE_WIDTH)
 
 
-def _say_open(merge: str, report: ReportData) -> str:
+def _say_open(place: Place, report: ReportData) -> str:
     if not report.is_finished:
         return "inside it: the search is not finished"
     if report.status in _UNSPLIT:
-        return "inside it: nothing found, its first parent and the merge did not separate in the runs made for this"
-    names = ["the merge itself" if item.change.id == merge else item.change.id[:8] for item in report.candidates]
+        return f"inside it: nothing found, {_ENDS[place.kind]} did not separate in the runs made for this"
+    names = [_short(item.change, place) for item in report.candidates]
     if not names:
         return "inside it: no answer"
     more = f" and {len(names) - MAX_CANDIDATES} more" if len(names) > MAX_CANDIDATES else ""
-    return f"inside it: not narrowed to one commit, left are {', '.join(names[:MAX_CANDIDATES])}{more}"
+    return f"inside it: not narrowed to one {_WHOLE[place.kind]}, left are {', '.join(names[:MAX_CANDIDATES])}{more}"
+
+
+def _short(part: ChangePart, place: Place) -> str:
+    if part.id == place.id:
+        return "the merge itself"
+    return part.id[:8] if part.kind == ChangeKind.COMMIT.value else part.id
 
 
 def parts_inside(descent: DescentPart | None, files: Sequence[ChangePart]) -> tuple[ChangePart, ...]:
-    """Return what a culprit holds: the proved commits and their files if it was looked into, else its own files."""
+    """Return what a culprit holds: what was proved inside it and what that holds, else the files that it touches."""
     return (*descent.found, *descent.files) if descent is not None and descent.found else tuple(files)
 
 
@@ -84,19 +137,22 @@ def add_clause(summary: str, culprit: CulpritPart) -> str:
 
 
 def explain_inside(culprits: Sequence[CulpritPart]) -> tuple[str, ...]:
-    """Return a sentence for each culprit that is a merge: what the search inside it said, or how to look there."""
-    return tuple(_explain(part.descent) for part in culprits if part.descent is not None)
+    """Return a sentence for each culprit with an inside: what the search there said, or how to look there."""
+    told = (_explain(part.descent) for part in culprits if part.descent is not None)
+    return tuple(text for text in told if text)
 
 
 def _explain(descent: DescentPart) -> str:
+    name = Place(descent.kind, descent.opened).name
     if descent.bisection:
-        num = say_count(descent.num_commits, "commit") + " and the merge itself"
-        return f"Inside merge {descent.merge[:8]} ({num}; `bisect-train report {descent.bisection}`): {descent.summary}"
-    if not descent.by_hand:
-        return f"Commit {descent.merge[:8]} is a merge {descent.reason}."
-    why = f" ({descent.reason})" if descent.reason else ""
-    hand = f"`{descent.by_hand}`, with the other options as before, does that"
-    return f"Commit {descent.merge[:8]} is a merge, and what is inside was not looked at{why}: {hand}."
+        return f"Inside {name} ({descent.searched}; `bisect-train report {descent.bisection}`): {descent.summary}"
+    if descent.kind == MERGE and not descent.by_hand:
+        return f"Commit {descent.opened[:8]} is a merge {descent.reason}."
+    if descent.kind == MERGE:
+        why = f" ({descent.reason})" if descent.reason else ""
+        hand = f"`{descent.by_hand}`, with the other options as before, does that"
+        return f"Commit {descent.opened[:8]} is a merge, and what is inside was not looked at{why}: {hand}."
+    return f"What is inside {name} was not looked at: {descent.reason}." if descent.reason else ""
 
 
 def list_conditions_inside(descent: DescentPart | None) -> tuple[str, ...]:
@@ -106,7 +162,7 @@ def list_conditions_inside(descent: DescentPart | None) -> tuple[str, ...]:
 
 
 def name_place(part: ChangePart) -> str:
-    """Return where to look, for a part of a culprit: a file by its path, a commit by kind, digits and title."""
+    """Return where to look, for a part of a culprit: a file or hunk by its place, a commit by kind, digits and title."""
     if part.kind == ChangeKind.COMMIT.value:
         return f"commit {part.id[:8]} {shorten(part.title, _TITLE_WIDTH)}"
     return part.id

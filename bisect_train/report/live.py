@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -17,6 +17,7 @@ from rich.live import Live
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.events import (
     CoordinatorEvent,
+    MarkContradicted,
     PlanMade,
     ProbeDone,
     ProbeGone,
@@ -26,9 +27,12 @@ from bisect_train.coordinator.events import (
 from bisect_train.core.fingerprint import Ending
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
+from bisect_train.report.byperson import say_contradiction
+from bisect_train.report.flaky import are_rates_compared, say_outcome, say_rate
+from bisect_train.report.live_rest import ends_of_part
 from bisect_train.report.live_state import Finished, InFlight, LiveState, draw_state, say_phase
 from bisect_train.report.words import say_count, say_ending, say_number, say_point, say_seconds, shorten
-from bisect_train.search.terms import Phase, Request
+from bisect_train.search.terms import Phase, Plan, Request
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation, OutcomeKind
@@ -37,6 +41,7 @@ NUM_FINISHED = 5
 SUBJECT_WIDTH = 44
 REASON_WIDTH = 60
 REFRESH_PER_S = 4.0
+PROVING = (Phase.PROOF, Phase.PARTNER, Phase.REST)
 
 
 class LiveView:
@@ -47,6 +52,7 @@ class LiveView:
         space: the changes, for their names.
         question: the metric, for verdicts.
         quiet: draw nothing at all.
+        earlier: what was observed before, where a bisection goes on.
         clock: seconds.
     """
 
@@ -57,6 +63,7 @@ class LiveView:
         question: Question,
         quiet: bool = False,
         *,
+        earlier: Iterable[Observation] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console
@@ -66,6 +73,8 @@ class LiveView:
         self._is_on = not quiet
         self._started_s = clock()
         self._state = LiveState(space.changes, is_ascii=not console.encoding.lower().startswith("utf"))
+        for seen in earlier:
+            self._state.runs_at.setdefault(seen.point, []).append(seen)
         self._live: Live | None = None
         self._guard = threading.Lock()  # rich draws in a thread of its own
 
@@ -105,6 +114,10 @@ class LiveView:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
             self._console.file.flush()
 
+    def _warn(self, text: str) -> None:
+        self._state.warnings.append(f"warning: {text}")
+        self._line(f"  warning: {text}")
+
     # ---- events --------------------------------------------------------------------------------------------------
 
     def _take(self, event: CoordinatorEvent) -> None:
@@ -116,6 +129,8 @@ class LiveView:
             self._take_progress(event)
         elif isinstance(event, ProbeDone):
             self._take_result(event)
+        elif isinstance(event, MarkContradicted):
+            self._warn(say_contradiction(event.found, self._space))
         else:
             self._take_loss(event)
 
@@ -123,14 +138,16 @@ class LiveView:
         state, plan = self._state, event.plan
         is_new = state.plan is None or state.plan.phase is not plan.phase
         num_left = state.num_left
-        num_wanted = len(state.plan.wanted) if state.plan is not None and not is_new else 0
+        num_before = num_fresh(state.plan) if state.plan is not None and not is_new else 0
         state.plan, state.num_probes, state.num_reused = plan, event.num_probes, event.num_reused
         if is_new and plan.phase is not Phase.DONE:
             self._line(say_phase(plan, self._space.changes))
         elif plan.phase is Phase.SEARCH and state.num_left < num_left:
             self._line(f"  {say_count(state.num_left, 'change')} left: {state.say_range()}")
-        if plan.phase in (Phase.PROOF, Phase.PARTNER) and len(plan.wanted) > num_wanted:
-            self._line(f"  {say_count(len(plan.wanted), 'fresh run')} to come, unless fewer decide")
+        for line in state.take_activities():
+            self._line(f"  {line}")
+        if plan.phase in PROVING and num_fresh(plan) > num_before:
+            self._line(f"  {say_count(num_fresh(plan), 'fresh run')} to come, unless fewer decide")
 
     def _take_progress(self, event: ProbeMoved) -> None:
         progress = event.progress
@@ -141,6 +158,7 @@ class LiveView:
     def _take_result(self, event: ProbeDone) -> None:
         seen, result = event.observation, event.result
         self._state.in_flight.pop(event.key, None)
+        self._state.runs_at.setdefault(seen.point, []).append(seen)
         request = Request(seen.point, seen.seed_idx, seen.repeat, seen.attempt, seen.proof_of)
         time_text = "reused" if event.is_reused else say_seconds(result.wall_s)
         steps = say_count(result.fingerprint.num_steps, "step")
@@ -171,9 +189,17 @@ class LiveView:
         plan = self._state.plan
         if plan is None or plan.ends.status is not EndsStatus.SEPARATED:
             return ""
-        verdict = judge_variant([seen], plan.ends, self._question.metric).verdict
+        if are_rates_compared(plan.ends):
+            outcome = say_outcome(seen, plan.ends)
+            return f"{outcome}, {say_rate(self._state.runs_at[seen.point], plan.ends)}" if outcome else ""
+        verdict = judge_variant([seen], ends_of_part(plan, seen.part), self._question.metric).verdict
         # the ends' own runs on a proof's fresh seeds are not in yet: unlike both says nothing there
         return "" if seen.attempt > 0 and verdict is VerdictKind.OTHER else verdict.value
+
+
+def num_fresh(plan: Plan) -> int:
+    """Return how many runs of a proof a plan wants; while a partner is searched, all that it wants."""
+    return sum(request.attempt > 0 or plan.phase is not Phase.REST for request in plan.wanted)
 
 
 def _say_why_not(seen: Observation, ending: Ending) -> str:

@@ -10,10 +10,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bisect_train.core.changes import Change
+from bisect_train.core.changes import Change, Point
+from bisect_train.report.live_rest import list_activities, say_rest
 from bisect_train.report.words import label_change, name_change, say_count, say_number, say_seconds, say_share, stands_out
 from bisect_train.search.belief import credible_changes
 from bisect_train.search.terms import Phase, Plan
+from bisect_train.verdict.outcome import Observation
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .:-=+*#%"
@@ -25,6 +27,7 @@ PHASE_WORDS = {
     Phase.SEARCH: "searching the change",
     Phase.PROOF: "proving the answer with fresh runs",
     Phase.PARTNER: "looking for the change that must come with it",
+    Phase.REST: "looking at the rest of the range",
     Phase.DONE: "done",
 }
 
@@ -60,6 +63,16 @@ class LiveState:
     num_reused: int = 0
     in_flight: dict[str, InFlight] = field(default_factory=dict)
     finished: list[Finished] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)
+    runs_at: dict[Point, list[Observation]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def take_activities(self) -> list[str]:
+        """Return what the phase REST has newly begun to look at; each line once."""
+        lines = list_activities(self.plan, self.changes) if self.plan is not None else ()
+        new = [line for line in lines if line not in self.told]
+        self.told.update(new)
+        return new
 
     def credible(self) -> list[int]:
         """Return the changes (indices) that hold 99 % of the belief; all of them before the search."""
@@ -85,6 +98,8 @@ class LiveState:
 
 def say_phase(plan: Plan, changes: Sequence[Change]) -> str:
     """Return the beginning of a phase as one line."""
+    if plan.phase is Phase.REST:
+        return say_rest(plan, changes)
     text = PHASE_WORDS[plan.phase]
     if plan.phase is Phase.SEARCH:
         return f"{text} among {say_count(len(changes), 'change')}: {plan.ends.reason}"
@@ -113,6 +128,9 @@ def draw_state(state: LiveState, *, elapsed_s: float, width: int) -> RenderableT
     counters = f"{say_count(state.num_probes, 'probe')} run, {state.num_reused} reused, {say_seconds(elapsed_s)}"
     phase = say_phase(plan, state.changes) if plan is not None else "starting"
     parts: list[RenderableType] = [Text(f"{phase[0].upper()}{phase[1:]}", style="bold", no_wrap=True, overflow="ellipsis")]
+    activities = list_activities(plan, state.changes) if plan is not None else ()
+    parts += [Text(f"  {text}", no_wrap=True, overflow="ellipsis") for text in activities]
+    parts += [Text(text, style="yellow") for text in state.warnings]
     parts.append(Text(counters, style="dim"))
     if plan is not None and plan.posterior:
         parts += _belief(state, plan, width=width)

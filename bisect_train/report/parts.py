@@ -127,40 +127,44 @@ class ClaimPart:
 
 @dataclass(frozen=True, slots=True)
 class DescentPart:
-    """What is known of the inside of a merge that was named as a whole.
+    """What is known of the inside of a change that was named as a whole.
 
     Attributes:
-        merge: 40 hex digits.
+        kind: merge, commit, package or release.
+        opened: id of the change.
         bisection: id of the one that looked inside, "" if none did.
         status: of its report, `unfinished`, or "" if there is none.
         found: what it proved, the merge itself for what its author changed beyond merging.
-        files: that the first of these touches.
+        files: what the first of these holds in turn, or the files that it touches.
         clause: the answer as a part of a sentence, or "".
         summary: of its report.
-        num_commits: that the merge brought in.
+        searched: what there was to search, such as `60 hunks`.
         num_steps: training steps of its probes.
         cost: of looking inside, None if none did.
         reason: why none looked inside, a clause, or "".
-        by_hand: the command that looks inside.
+        by_hand: the command that looks inside, or "".
+        patch: the smallest patch that was found to do it, onto the commit's parent; "" where no commit was split.
     """
 
-    merge: str
+    kind: str
+    opened: str
     bisection: str
     status: str
     found: tuple[ChangePart, ...] = ()
     files: tuple[ChangePart, ...] = ()
     clause: str = ""
     summary: str = ""
-    num_commits: int = 0
+    searched: str = ""
     num_steps: int = 0
     cost: Cost | None = None
     reason: str = ""
     by_hand: str = ""
+    patch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CulpritPart:
-    """A culprit: one change, or a pair that acts together only; `descent` if it is a merge that was named as a whole."""
+    """A culprit: one change, or a pair that acts together only; `descent` if it has an inside that was asked about."""
 
     changes: tuple[ChangePart, ...]
     probability: float
@@ -212,7 +216,9 @@ class ProbePart:
         purpose: ends, search, or proof n.
         ending: how it ended, in words; `outcome` is the same in one or two.
         value: of the metric, or None.
-        verdict: in words: good, bad, unlike both ends, untestable, undecided, or what an end's run showed.
+        verdict: in words: good, bad, unlike both ends, untestable, undecided, or what an end's run showed; failed or passed
+            where a failure comes and goes.
+        rate: then, how often its variant has failed up to this run: `3 of 7 fail`; "" otherwise.
         log_tail: last lines of its output when it failed.
     """
 
@@ -230,6 +236,12 @@ class ProbePart:
     verdict: str
     wall_s: float
     log_tail: str = ""
+    rate: str = ""
+
+    @property
+    def said(self) -> str:
+        """The verdict with the rate behind it."""
+        return f"{self.verdict}, {self.rate}" if self.rate else self.verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +274,15 @@ class ReproducePart:
 
 
 @dataclass(frozen=True, slots=True)
+class Wording:
+    """The verdict in words: a few, one sentence, further sentences."""
+
+    headline: str
+    summary: str
+    explanation: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ReportData:
     """Everything that a report says.
 
@@ -283,6 +304,7 @@ class ReportData:
         num_changes: by kind.
         null_probability: that ends which do not differ would look like this; None if unknown.
         log_tail: the last lines of an end that could not be run.
+        patch: the culprit as a patch onto the commit's parent, where a commit was split; else "".
     """
 
     id: str
@@ -319,6 +341,7 @@ class ReportData:
     reproduce: tuple[ReproducePart, ...]
     warnings: tuple[str, ...]
     log_tail: str = ""
+    patch: str = ""
 
     @property
     def is_answered(self) -> bool:

@@ -6,8 +6,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bisect_train.coordinator.trust import JUDGE_NOT_STARTED
 from bisect_train.core.fingerprint import Ending, RankRecord, StepRecord
+from bisect_train.report.failing import last_lines
 from bisect_train.store.contract import StoredProbe
+from bisect_train.verdict.outcome import JUDGE_UNTESTABLE
 
 QUIET_EVENTS = ("imports", "exit", "stop", "numpy_imported", "torch_imported")
 MAX_STEPS = 60
@@ -32,6 +35,7 @@ def render_probe(probe: StoredProbe, *, rank: int = 0, with_log: bool = False) -
         shown = ", ".join(f"{value:.6g}" for value in series.values[:20])
         parts.append(Text(f"{series.name} from the log: {shown or 'never seen'}"))
     parts += [Text(f"\n--- stack {name}\n{text}") for name, text in probe.result.stacks]
+    parts += _judge_of(probe)
     if with_log or not fingerprint.ending.is_healthy:
         tail = probe.result.log_tail if with_log else probe.result.log_tail[-3000:]
         parts.append(Text(f"\n--- output (its end)\n{tail}"))
@@ -50,8 +54,25 @@ def _head_of(probe: StoredProbe) -> list[str]:
         *(f"{name:<9} {value}" for name, value in fingerprint.facts),
     ]
     if fingerprint.judge is not None:
-        lines.append(f"judge     exit status {fingerprint.judge.exit_status}: {fingerprint.judge.output.strip()[-200:]}")
+        lines.append(f"judge     exit status {fingerprint.judge.exit_status} ({_say_judged(fingerprint.judge.exit_status)})")
     return lines + [f"warning   {text}" for text in probe.result.warnings]
+
+
+def _say_judged(status: int) -> str:
+    if status == 0:
+        return "good"
+    if status in JUDGE_NOT_STARTED:
+        return "could not be started"
+    return (
+        "untestable" if status == JUDGE_UNTESTABLE else "bad" if status < JUDGE_UNTESTABLE else "killed, or hit its time limit"
+    )
+
+
+def _judge_of(probe: StoredProbe) -> list[RenderableType]:
+    """Return the last lines that the judging command printed; a silent one has none."""
+    judge = probe.result.fingerprint.judge
+    tail = last_lines(judge.output) if judge is not None else ""
+    return [Text(f"\n--- output of the judging command (its end)\n{tail}")] if tail else []
 
 
 def say_ending(ending: Ending) -> str:

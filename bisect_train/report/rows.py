@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bisect_train.core.changes import Point
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.case import Case, Run
 from bisect_train.report.conditions import say_states
-from bisect_train.report.failing import tail_of_log
+from bisect_train.report.failing import tail_of_judge, tail_of_log
+from bisect_train.report.flaky import are_rates_compared, say_outcome, say_rate
 from bisect_train.report.parts import ClaimPart, CurvePart, ProbePart, StripPart
 from bisect_train.report.words import ENDING_WORDS, label_change, say_ending, say_point, short_id, untitle
 from bisect_train.search.terms import Culprit
@@ -34,6 +37,8 @@ STATUS_WORDS = {
 def say_verdict(case_ends: Case, seen: Observation) -> str:
     """Return what one run alone says, in words."""
     outcome = seen.outcome
+    if are_rates_compared(case_ends.ends) and (said := say_outcome(seen, case_ends.ends)):
+        return said
     if case_ends.ends.status is EndsStatus.SEPARATED:
         return VERDICT_WORDS[judge_variant([seen], case_ends.ends, case_ends.question.metric).verdict]
     words = {OutcomeKind.MEASURED: "measured", OutcomeKind.FAILED: "fails", OutcomeKind.NO_METRIC: "no value"}
@@ -42,10 +47,20 @@ def say_verdict(case_ends: Case, seen: Observation) -> str:
 
 def list_probes(case: Case) -> tuple[ProbePart, ...]:
     """Return all probes in the order of finishing."""
-    return tuple(_row(case, run) for run in case.runs)
+    rows, runs_at = [], dict[Point, list[Observation]]()
+    for run in case.runs:
+        earlier = runs_at.setdefault(run.seen.point, [])
+        earlier.append(run.seen)
+        rows.append(_row(case, run, rate=_say_rate(case, run, earlier)))
+    return tuple(rows)
 
 
-def _row(case: Case, run: Run) -> ProbePart:
+def _say_rate(case: Case, run: Run, so_far: Sequence[Observation]) -> str:
+    is_told = are_rates_compared(case.ends) and say_outcome(run.seen, case.ends)
+    return say_rate(so_far, case.ends) if is_told else ""
+
+
+def _row(case: Case, run: Run, *, rate: str) -> ProbePart:
     seen, fingerprint = run.seen, run.fingerprint
     ends = (case.good_point, case.bad_point)
     purpose = f"proof {seen.attempt}" if seen.attempt else "ends" if seen.point in ends else "search"
@@ -64,7 +79,8 @@ def _row(case: Case, run: Run) -> ProbePart:
         value=seen.outcome.value,
         verdict=say_verdict(case, seen),
         wall_s=run.probe.result.wall_s,
-        log_tail=tail_of_log(run) if is_failure else "",
+        log_tail=tail_of_log(run) if is_failure else tail_of_judge(run),
+        rate=rate,
     )
 
 

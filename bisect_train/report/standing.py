@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.report.live_rest import list_activities
 from bisect_train.report.words import label_change, say_count
 from bisect_train.search.belief import credible_changes
 from bisect_train.search.terms import Phase, Plan
@@ -15,6 +16,7 @@ PHASES = {
     Phase.SEARCH: "narrowing the range",
     Phase.PROOF: "proving the answer with fresh runs",
     Phase.PARTNER: "looking for the change that it needs beside it",
+    Phase.REST: "looking at the rest of the range",
     Phase.DONE: "done",
 }
 MAX_SHOWN = 5
@@ -23,7 +25,9 @@ LINE_WIDTH = 200
 
 def render_standing(plan: Plan, space: ChangeSpace, *, num_probes: int) -> str:
     """Return a few lines: phase, what is known of the ends, the changes that are left, the probes so far."""
-    lines = [f"phase     {PHASES[plan.phase]}", f"probes    {num_probes} finished"]
+    lines = [f"phase     {PHASES[plan.phase]}"]
+    lines += [f"          {text}" for text in list_activities(plan, space.changes)]
+    lines.append(f"probes    {num_probes} finished")
     if plan.ends.reason:
         lines.append(f"ends      {plan.ends.reason}")
     if plan.posterior:

@@ -112,7 +112,7 @@ def _probes(report: ReportData) -> RenderableType:
     for row in report.probes[-NUM_PROBE_ROWS:]:
         seed = f"{row.seed_idx}" + (f" again {row.repeat}" if row.repeat else "")
         value = say_number(row.value) if row.value is not None else row.outcome
-        table.add_row(Text(row.what), row.purpose, seed, Text(value), row.verdict, say_seconds(row.wall_s))
+        table.add_row(Text(row.what), row.purpose, seed, Text(value), row.said, say_seconds(row.wall_s))
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bisect_train.core.changes import GOOD_END, Change, ChangeKind, Point
@@ -85,6 +85,11 @@ def shorten(text: str, width: int = 72) -> str:
     """Return one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 3] + "..."
+
+
+def with_stop(text: str) -> str:
+    """Return a text that ends like a sentence."""
+    return text if text.endswith((".", "!", "?")) else text + "."
 
 
 def short_id(change: Change) -> str:
@@ -175,6 +180,12 @@ def say_spread(mean: float | None, sd: float | None, num: int, *, unit: str = ""
 def say_count(num: int, noun: str) -> str:
     """Return `1 run`, `2 runs`."""
     return f"{num} {noun}" if num == 1 else f"{num} {noun}s"
+
+
+def say_counts(num_by_kind: Mapping[str, int]) -> str:
+    """Return `12 commits, 1 config key` for numbers of changes by kind; kinds without any are left out."""
+    nouns = {kind.value: "data set" if kind is ChangeKind.DATA else KIND_NAMES[kind] for kind in ChangeKind}
+    return ", ".join(say_count(num, nouns[kind]) for kind, num in num_by_kind.items() if num) or "no changes"
 
 
 def stands_out(shares: Sequence[float]) -> bool:

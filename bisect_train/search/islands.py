@@ -1,47 +1,64 @@
 """Bad stretches before the culprit: the history was bad there, and became good again. Where do they begin and end?
 
-The belief allows for such islands but does not look for them: what the search has not seen stays unseen, and the report says
-how long a stretch that may be. The edges of those that it did see are narrowed here, by bisection, after the answer: one run of
-a version decides unless it says nothing. These runs are a part of their own (number ISLANDS), and never move the answer.
+The belief allows for such islands but does not look for them. That is done here, after the answer:
+
+    looks    the longest stretches of versions that were never judged are cut by a few runs, one of each version, until none
+             is longer than an eighth of the history before the culprit, or the looks are spent (MAX_LOOKS, and no more than a
+             fifth of what the bisection has run)
+    edges    a stretch that is bad has its ends narrowed by bisection: one run of a version decides unless it says nothing
+
+A stretch that rests on little is run once more before it is told. All these runs are a part of their own (number ISLANDS), and
+never move the answer. How long a stretch could still be unseen follows from the evidence of the plan, which holds the looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from bisect_train.core.changes import Point
-from bisect_train.core.verdict import VerdictKind
+from bisect_train.core.verdict import Evidence, VerdictKind
 from bisect_train.search.terms import PROVED, Island, Known, Phase, Plan, Request, Rules
-from bisect_train.verdict.evidence import judge_variant
+from bisect_train.verdict.evidence import SYMPTOM_NATS, judge_variant
 from bisect_train.verdict.outcome import Observation
 
 ISLANDS = -1
 MAX_ISLANDS = 2
 MAX_ISLAND_RUNS = 24
 MAX_RUNS_OF_VERSION = 2
+MAX_LOOKS = 6
+RUNS_PER_LOOK = 5  # of the bisection, for each look that may be made
+UNSEEN_SHARE = 8  # a stretch of this part of the history before the culprit is to be seen
+MIN_UNSEEN = 2  # shorter stretches are not looked for
+SURE_NATS = SYMPTOM_NATS - 1e-9  # of a bad stretch that is told without another run
 DECIDED = (VerdictKind.GOOD, VerdictKind.BAD)
 
 
 def plan_islands(rules: Rules, known: Known, plan: Plan) -> Plan:
-    """Return the plan with the bad stretches before the culprits, or the runs that their edges want.
+    """Return the plan with the bad stretches before the culprits, or the runs that look for them and for their edges.
 
     Args:
         rules, known: of the whole bisection.
         plan: with its answer.
     """
-    if plan.answer is None or plan.answer.status not in PROVED:
+    answer = plan.answer
+    if answer is None or answer.status not in PROVED:
         return plan
-    culprit = min(idx for item in plan.answer.culprits for idx in item.changes)
+    culprit = min(idx for item in answer.culprits for idx in item.changes)
     runs_of = _runs_of(known, culprit)
-    kinds = {version: judge_variant(runs, plan.ends, rules.ends.metric).verdict for version, runs in sorted(runs_of.items())}
-    islands = _islands_in(kinds, culprit)[-MAX_ISLANDS:]
-    num_runs = sum(run.part == ISLANDS for run in known.observations)
-    wanted = _wanted(rules, known, islands, runs_of) if num_runs < MAX_ISLAND_RUNS else ()
+    found = {version: judge_variant(runs, plan.ends, rules.ends.metric) for version, runs in sorted(runs_of.items())}
+    looked_at = {run.point.prefix for run in known.observations if run.part == ISLANDS} & found.keys()
+    seen = {**plan.evidence, **{version: found[version] for version in looked_at}}
+    plan = replace(plan, evidence=dict(sorted(seen.items())))
+    islands = _islands_in(found, culprit)[-MAX_ISLANDS:]
+    wanted = _looks(rules, known, plan.evidence, culprit, num_spent=len(looked_at))
+    if not wanted and sum(run.part == ISLANDS for run in known.observations) < MAX_ISLAND_RUNS:
+        wanted = _wanted(rules, known, islands, found, runs_of)
     if wanted:
-        return replace(plan, phase=Phase.REST, wanted=wanted, answer=None, own=plan.answer)
-    return replace(plan, answer=replace(plan.answer, islands=tuple(islands)))
+        return replace(plan, phase=Phase.REST, wanted=wanted, answer=None, own=answer)
+    return replace(plan, answer=replace(answer, islands=tuple(islands)))
 
 
 def _runs_of(known: Known, culprit: int) -> dict[int, list[Observation]]:
@@ -53,10 +70,60 @@ def _runs_of(known: Known, culprit: int) -> dict[int, list[Observation]]:
     return runs_of
 
 
-def _islands_in(kinds: Mapping[int, VerdictKind], culprit: int) -> list[Island]:
+def _is_usable(rules: Rules, known: Known, version: int) -> bool:
+    return version not in rules.skipped and version not in known.marks and Point(version) not in known.unbuildable
+
+
+# ---- looks --------------------------------------------------------------------------------------------------------
+
+
+def _looks(
+    rules: Rules, known: Known, evidence: Mapping[int, Evidence], culprit: int, *, num_spent: int
+) -> tuple[Request, ...]:
+    """Return the looks that run and those to start; () when no stretch is too long, or the looks are spent."""
+    last = min(culprit, rules.first_free + 1)  # a state with some of the free changes was never the project's
+    num_runs = sum(run.part != ISLANDS for run in known.observations)
+    budget = min(MAX_LOOKS, max(1, num_runs // RUNS_PER_LOOK)) - num_spent
+    longest = max(MIN_UNSEEN, (last - 1) // UNSEEN_SHARE)
+    judged = [version for version, item in evidence.items() if 0 < version < last and item.verdict in DECIDED]
+    free = [version for version in range(1, last) if version not in evidence and _is_usable(rules, known, version)]
+    if not spread_versions([0, *judged, last], free, longest=longest, num=budget):
+        return ()
+    running = [request for request in sorted(known.in_flight) if request.part == ISLANDS]
+    edges = sorted({0, *judged, *(request.point.prefix for request in running if request.point.prefix < last), last})
+    left = [version for version in free if version not in edges]
+    new = spread_versions(edges, left, longest=longest, num=budget - len(running))
+    return (*running, *(Request(Point(version), 0, part=ISLANDS) for version in new))
+
+
+def spread_versions(edges: Sequence[int], free: Sequence[int], *, longest: int, num: int) -> list[int]:
+    """Return at most `num` versions that cut the stretches between `edges` evenly, so that none is longer than need be.
+
+    Args:
+        edges: versions that are known, in order, both ends among them.
+        free: versions that may be chosen, in order.
+        longest: a stretch of so many versions between two edges is short enough.
+        num: versions, at most; `longest` is raised until they are enough.
+    """
+    stretches = [(low, high, [version for version in free if low < version < high]) for low, high in pairwise(edges)]
+    stretches = [stretch for stretch in stretches if stretch[2]]
+    while sum(nums := [min(len(usable), (high - low - 1) // (longest + 1)) for low, high, usable in stretches]) > max(0, num):
+        longest += 1
+    chosen: list[int] = []
+    for (low, high, usable), count in zip(stretches, nums, strict=True):
+        for idx in range(count):
+            place = low + (high - low) * (idx + 1) / (count + 1)
+            chosen.append(min(set(usable) - set(chosen), key=lambda version: (abs(version - place), version)))
+    return sorted(chosen)
+
+
+# ---- edges --------------------------------------------------------------------------------------------------------
+
+
+def _islands_in(found: Mapping[int, Evidence], culprit: int) -> list[Island]:
     """Return the stretches of BAD versions; the good end, and the version just before the culprit, are GOOD."""
     decided = [(0, VerdictKind.GOOD)]
-    decided += [(version, kind) for version, kind in kinds.items() if kind in DECIDED]
+    decided += [(version, item.verdict) for version, item in found.items() if item.verdict in DECIDED]
     decided.append((culprit, VerdictKind.GOOD))
     groups = [(kind, [version for version, _ in group]) for kind, group in groupby(decided, key=lambda pair: pair[1])]
     return [
@@ -66,15 +133,35 @@ def _islands_in(kinds: Mapping[int, VerdictKind], culprit: int) -> list[Island]:
     ]
 
 
-def _wanted(rules: Rules, known: Known, islands: list[Island], runs_of: Mapping[int, list[Observation]]) -> tuple[Request, ...]:
-    requests = []
+def _wanted(
+    rules: Rules,
+    known: Known,
+    islands: list[Island],
+    found: Mapping[int, Evidence],
+    runs_of: Mapping[int, list[Observation]],
+) -> tuple[Request, ...]:
+    versions: list[int] = []
     for island in islands:
+        doubtful = _version_to_repeat(rules, known, island, found, runs_of)
+        if doubtful is not None:
+            versions.append(doubtful)
+            continue
         for low, high in ((island.good_before, island.first_bad), (island.last_bad, island.good_again)):
             version = _middle(rules, known, runs_of, low, high)
-            if version is not None:
-                num_runs = len({run.seed_idx for run in runs_of.get(version, ())})
-                requests.append(Request(Point(version), num_runs, part=ISLANDS))
-    return tuple(requests)
+            versions += [] if version is None else [version]
+    seeds = {version: len({run.seed_idx for run in runs_of.get(version, ())}) for version in versions}
+    return tuple(Request(Point(version), seed_idx, part=ISLANDS) for version, seed_idx in seeds.items())
+
+
+def _version_to_repeat(
+    rules: Rules, known: Known, island: Island, found: Mapping[int, Evidence], runs_of: Mapping[int, list[Observation]]
+) -> int | None:
+    """Return a version of a bad stretch to run once more, where all of its evidence together is weak; else None."""
+    bad = [version for version in found if island.first_bad <= version <= island.last_bad]
+    if math.fsum(found[version].nats for version in bad) >= SURE_NATS:
+        return None
+    few = [v for v in bad if len(runs_of[v]) < MAX_RUNS_OF_VERSION and _is_usable(rules, known, v)]
+    return min(few, key=lambda version: (-found[version].nats, version), default=None)
 
 
 def _middle(rules: Rules, known: Known, runs_of: Mapping[int, list[Observation]], low: int, high: int) -> int | None:
@@ -83,9 +170,6 @@ def _middle(rules: Rules, known: Known, runs_of: Mapping[int, list[Observation]]
     usable = [
         version
         for version in range(low + 1, high)
-        if version not in rules.skipped
-        and Point(version) not in known.unbuildable
-        and version not in known.marks
-        and len(runs_of.get(version, ())) < MAX_RUNS_OF_VERSION
+        if _is_usable(rules, known, version) and len(runs_of.get(version, ())) < MAX_RUNS_OF_VERSION
     ]
     return min(usable, key=lambda version: (abs(version - middle), version), default=None)

@@ -35,6 +35,7 @@ class Line:
         skipped: versions that must not be run.
         doubts: nats for or against a change, by index: its prior weight, and failed proofs (<= 0).
         marks: what a person said about versions; those are not run.
+        costs: of the next run of a version, where it is not that of a typical one.
     """
 
     num_changes: int
@@ -42,6 +43,16 @@ class Line:
     skipped: frozenset[int] = frozenset()
     doubts: Mapping[int, float] = field(default_factory=dict)
     marks: Mapping[int, VerdictKind] = field(default_factory=dict)
+    costs: Mapping[int, float] = field(default_factory=dict)
+
+    def cost_by_version(self) -> FloatArray | None:
+        """Return the cost of the next run of each version 0..N; None where all are alike."""
+        if not self.costs:
+            return None
+        cost = np.ones(self.num_changes + 1)
+        for version, value in self.costs.items():
+            cost[version] = value
+        return cost
 
     def version_at(self, point: Point) -> int | None:
         """Return the version between the ends that lies at a point, None when there is none."""
@@ -126,21 +137,18 @@ def _wanted_runs(line: Line, rules: Rules, known: Known, ends: Ends, state: _Sta
         num_runs[version] = num_runs.get(version, 0) + 1
     testable, num = testable_probability(line.num_changes, is_testable), max(0, known.slots - len(in_flight))
     testable[list(line.marks)] = 0.0  # a person has said what they are
-    running = [version for version, _ in in_flight]
+    running, cost = [version for version, _ in in_flight], line.cost_by_version()
     if ends.is_flaky:
         testable[[0, line.num_changes]] = 0.0  # the proof of the ends ran these often enough
         below = np.concatenate([[0.0], np.cumsum(state.posterior)])
         testable[(below <= OBSOLETE_MASS) | (below >= 1.0 - OBSOLETE_MASS)] = 0.0  # would be cancelled at once
         counts = _counts_of(line, state.runs_of, ends)
-        chosen = propose_with_rates(line.num_changes, counts, state.posterior, testable, num=num, in_flight=running)
+        chosen = propose_with_rates(line.num_changes, counts, state.posterior, testable, num=num, in_flight=running, cost=cost)
         return _requests_for(line, state, [request for _, request in in_flight], chosen)
+    is_inert = ends.are_seeds_inert or ends.criterion is Criterion.EXACT
+    max_runs = NUM_RUNS_WITHOUT_NOISE if is_inert else rules.max_runs
     new = propose_versions(
-        state.posterior,
-        testable,
-        num=num,
-        in_flight=running,
-        num_runs=num_runs,
-        max_runs=NUM_RUNS_WITHOUT_NOISE if ends.are_seeds_inert or ends.criterion is Criterion.EXACT else rules.max_runs,
+        state.posterior, testable, num=num, in_flight=running, num_runs=num_runs, max_runs=max_runs, cost=cost
     )
     if not new and not in_flight:
         new = _versions_to_retry(line, state, blocked)[: known.slots]

@@ -75,7 +75,7 @@ def plan_parts(rules: Rules, known: Known, plan: Plan, *, make: Planner, part: i
     if depth >= MAX_DEPTH or plan.ends.criterion is not Criterion.STATISTICAL:
         return plan
     windows, remarks = _windows_of(rules, _own_runs(known, part), plan, may_split=depth < MAX_SPLIT_DEPTH)
-    plan = replace(plan, answer=replace(plan.answer, remarks=remarks))
+    plan = replace(plan, answer=replace(plan.answer, remarks=(*plan.answer.remarks, *remarks)))
     num_attempts = max([rules.num_earlier_attempts, *(run.attempt for run in known.observations if run.part == part)])
     parts = []
     for number, window in windows:
@@ -209,6 +209,7 @@ def _rules_inside(rules: Rules, window: Window, *, num_attempts: int) -> Rules:
         skipped=frozenset(version - window.first for version in rules.skipped if window.first < version < window.last),
         prior_nats={idx - window.first: nats for idx, nats in rules.prior_nats.items() if window.first <= idx < window.last},
         num_earlier_attempts=num_attempts,
+        num_ordered=min(max(rules.first_free, window.first), window.last) - window.first,
     )
 
 

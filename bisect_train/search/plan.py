@@ -17,13 +17,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from bisect_train.core.changes import Point
 from bisect_train.core.verdict import Criterion, VerdictKind
+from bisect_train.search.attempts import STUCK_PROBABILITY, attempt_for
+from bisect_train.search.bitcode import doubts_of_halves, with_bitcode
+from bisect_train.search.complement import find_enough, has_stopped, is_time_to_stop, plan_complement, stop_at
+from bisect_train.search.corners import doubts_of_corners, with_corners
+from bisect_train.search.coupling import plan_coupling
 from bisect_train.search.islands import plan_islands
 from bisect_train.search.line import NUM_RUNS_WITHOUT_NOISE, Line, max_search_runs, search_line
+from bisect_train.search.outside import check_candidates, doubts_of_sets, judged_sets
 from bisect_train.search.parts import plan_parts
-from bisect_train.search.proving import attempt_for, prove_change, refuted_changes, tried_changes, with_fresh_ends
+from bisect_train.search.proving import prove_change, refuted_changes, tried_changes, with_fresh_ends
 from bisect_train.search.terms import PROVED, Answer, Known, Phase, Plan, Request, Rules, answer_candidates
 from bisect_train.search.whole import confirm_in_whole
 from bisect_train.verdict.end_terms import Ends, EndsStatus
@@ -31,7 +38,6 @@ from bisect_train.verdict.ends import prove_ends
 from bisect_train.verdict.evidence import failures_and_passes, judge_variant
 from bisect_train.verdict.outcome import Observation
 
-STUCK_PROBABILITY = 0.8  # a search that can go no further still puts a change of this probability to the proof
 BASE_BAD_NATS = math.log(100.0) - 1e-9  # the answer "fixed before" rests on these runs alone, so one symptom at least
 
 
@@ -48,15 +54,26 @@ def make_plan(rules: Rules, known: Known) -> Plan:
         observations=[run for run in known.observations if run.part == 0],
         in_flight=[request for request in known.in_flight if request.part == 0],
     )
-    plan = _plan_range(rules, own)
+    plan = _look_outside(rules, known, with_corners(rules, own, _plan_range(rules, own)))
+    if plan.answer is not None and plan.answer.status not in PROVED and has_stopped(rules, plan):
+        plan = _look_outside(rules, known, with_corners(rules, own, _plan_range(rules, own, may_stop=False)))
     if plan.answer is None:
         return plan
-    plan = confirm_in_whole(rules, known, plan_parts(rules, known, plan, make=_plan_range))
+    plan = confirm_in_whole(rules, known, plan_parts(rules, known, plan, make=partial(_plan_range, may_stop=False)))
     return plan_islands(rules, known, plan)
 
 
-def _plan_range(rules: Rules, known: Known) -> Plan:
-    """Return the plan of one range as a whole, from its own runs."""
+def _look_outside(rules: Rules, known: Known, plan: Plan) -> Plan:
+    """Return the plan, or where its answer proves nothing: are changes coupled, is another one enough?"""
+    return plan_complement(rules, known, plan_coupling(rules, known, plan), make=_plan_range)
+
+
+def _plan_range(rules: Rules, known: Known, *, may_stop: bool = True) -> Plan:
+    """Return the plan of one range as a whole, from its own runs.
+
+    Args:
+        may_stop: the search may end early where a change is not the only one that is enough (`search.complement`).
+    """
     ends = _prove_ends(rules, known)
     if ends.status is EndsStatus.OPEN:
         wanted = [Request(rules.bad_point if run.is_bad else rules.good_point, run.seed_idx, run.repeat) for run in ends.wanted]
@@ -65,7 +82,7 @@ def _plan_range(rules: Rules, known: Known) -> Plan:
         return Plan(Phase.DONE, (), ends, answer=_answer_of_ends(ends))
     if not rules.good_is_base and (plan := _judge_base(rules, known, ends)):
         return plan
-    return _search_and_prove(rules, known, ends)
+    return _search_and_prove(rules, known, ends, may_stop=may_stop)
 
 
 def _in_order(observations: Sequence[Observation]) -> list[Observation]:
@@ -119,30 +136,44 @@ def _judge_base(rules: Rules, known: Known, ends: Ends) -> Plan | None:
     return Plan(Phase.BASE, (Request(base, len(runs)),), ends)
 
 
-def _search_and_prove(rules: Rules, known: Known, ends: Ends) -> Plan:
-    plan = _search_once(rules, known, ends)
-    if rules.prior_nats and plan.answer is not None and plan.answer.status not in PROVED:
+def _search_and_prove(rules: Rules, known: Known, ends: Ends, *, may_stop: bool) -> Plan:
+    from_halves = doubts_of_halves(rules, known, ends)
+    prior = {idx: rules.prior_nats.get(idx, 0.0) + from_halves.get(idx, 0.0) for idx in {*rules.prior_nats, *from_halves}}
+    plan = with_bitcode(rules, known, _search_once(replace(rules, prior_nats=prior), known, ends, may_stop=may_stop))
+    if prior and plan.answer is not None and plan.answer.status not in PROVED:
         # a prior says where to look first, not where to end: what it names and cannot prove is searched without it
-        return _search_once(replace(rules, prior_nats={}), known, ends)
-    return plan
+        plan = _search_once(replace(rules, prior_nats={}), known, ends, may_stop=may_stop)
+    return check_candidates(rules, known, plan)
 
 
-def _search_once(rules: Rules, known: Known, ends: Ends) -> Plan:
+def _search_once(rules: Rules, known: Known, ends: Ends, *, may_stop: bool) -> Plan:
     ends = replace(with_fresh_ends(ends, rules, known), is_flaky=ends.is_flaky or _comes_and_goes(known, ends))
-    refuted = refuted_changes(rules, known, ends)
-    doubts = {idx: rules.prior_nats.get(idx, 0.0) + refuted.get(idx, 0.0) for idx in {*rules.prior_nats, *refuted}}
-    line = Line(rules.num_changes, Point, rules.skipped, doubts, known.marks)
+    from_sets = (doubts_of_sets(judged_sets(rules, known, ends)), doubts_of_corners(rules, known, ends))
+    said = (rules.prior_nats, refuted_changes(rules, known, ends), *from_sets)
+    doubts = {idx: sum(nats.get(idx, 0.0) for nats in said) for idx in set().union(*said)}
+    line = Line(rules.num_changes, Point, rules.skipped, doubts, known.marks, known.costs)
     belief = search_line(line, rules, known, ends)
     plan = Plan(Phase.SEARCH, belief.wanted, ends, belief.posterior, belief.evidence, tried=tried_changes(known))
+    enough = find_enough(rules, known, ends) if may_stop else None
+    if enough is not None and is_time_to_stop(rules, enough, num_judged=belief.num_judged):
+        return stop_at(rules, plan, enough)
     best = belief.best
     is_named = belief.posterior[best] >= rules.confidence
     is_stuck = not belief.wanted and belief.posterior[best] >= STUCK_PROBABILITY
     # a proof that has begun goes on while its change is likely: single runs of it would stop and start it again
     has_begun = best in plan.tried and belief.posterior[best] >= STUCK_PROBABILITY
-    if is_named or is_stuck or has_begun:
+    num_idle = known.slots - len(belief.wanted)
+    # workers that the search leaves idle begin the proof: its runs are needed, and tell the search as much as any others
+    is_ahead = num_idle > 0 and belief.posterior[best] >= STUCK_PROBABILITY
+    if is_named or is_stuck or has_begun or is_ahead:
         proof = prove_change(rules, known, plan, best, attempt=attempt_for(rules, known, best))
-        if is_named or is_stuck or proof.wanted:
+        if is_named or is_stuck:
             return proof
+        if has_begun and proof.wanted:
+            running = tuple(request for request in belief.wanted if request in known.in_flight)
+            return replace(proof, wanted=(*proof.wanted, *running))
+        if is_ahead:
+            return replace(plan, wanted=(*belief.wanted, *proof.wanted[:num_idle]))
     if belief.wanted:
         return plan
     return replace(plan, phase=Phase.DONE, answer=_answer_unnarrowed(plan, num_judged=belief.num_judged))

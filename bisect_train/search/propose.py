@@ -44,7 +44,7 @@ def propose_versions(
         cost: of one run per version 0..N, in units of a typical run; 0 where the result is there already. None: all alike.
     """
     num_changes = len(posterior)
-    worth, price = testable.copy(), np.ones(num_changes + 1) if cost is None else np.maximum(cost, LEAST_COST)
+    worth, price = testable.copy(), prices_of(num_changes, cost)
     worth[0] = worth[num_changes] = 0.0
     for version, count in (num_runs or {}).items():
         if 0 < version < num_changes:
@@ -58,6 +58,11 @@ def propose_versions(
             break
         chosen.append(best)
     return _refine(split, list(in_flight), chosen)
+
+
+def prices_of(num_changes: int, cost: FloatArray | None) -> FloatArray:
+    """Return what a run of each version 0..N is weighed with: its cost, but not nothing."""
+    return np.ones(num_changes + 1) if cost is None else np.asarray(np.maximum(cost, LEAST_COST), dtype=np.float64)
 
 
 def _refine(split: _Split, in_flight: list[int], chosen: list[int]) -> list[int]:

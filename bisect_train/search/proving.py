@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count, takewhile
 
 from bisect_train.core.changes import Point, make_point
-from bisect_train.core.verdict import Criterion, Evidence, VerdictKind
-from bisect_train.search.line import Line, search_line
-from bisect_train.search.marks import MARKED_UNTESTABLE
+from bisect_train.core.verdict import Criterion, VerdictKind
+from bisect_train.search.attempts import (
+    MAX_ATTEMPTS,
+    MEASURED,
+    lacks_power,
+    last_attempt,
+    newest_attempt,
+    proof_requests,
+    proof_runs,
+)
+from bisect_train.search.partner import find_partner
 from bisect_train.search.terms import Answer, Culprit, Known, Phase, Plan, Request, Rules, answer_candidates
 from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.ends import renewed_ends
 from bisect_train.verdict.evidence import judge_variant
-from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim
 from bisect_train.verdict.replicates import worsening
 
-MAX_ATTEMPTS = 3
-LAST_ATTEMPT = 7  # of all parts together: no exact test of 10 + 10 runs, or of 20 pairs, can reach the level of a later one
-SEEDS_PER_ATTEMPT = 100  # attempt n uses seed indices 100 n, 100 n + 1, ...
-MEASURED = ("permutation", "paired", "t", "rates")  # by values that chance and oddities of a state move, not by bits
 NUM_SPREAD = 4  # variants on each side that must agree when a claim cannot be built
-
-
-def newest_attempt(rules: Rules, known: Known) -> int:
-    """Return the number of the newest attempt, running ones included."""
-    earlier = rules.num_earlier_attempts
-    return max([earlier, *(run.attempt for run in known.observations), *(request.attempt for request in known.in_flight)])
-
-
-def attempt_for(rules: Rules, known: Known, change: int) -> int:
-    """Return the number of the newest attempt that is about `change`, else the next free number."""
-    about = [run.attempt for run in known.observations if run.attempt > 0 and run.proof_of == change]
-    about += [request.attempt for request in known.in_flight if request.attempt > 0 and request.proof_of == change]
-    return max(about, default=newest_attempt(rules, known) + 1)
 
 
 def tried_changes(known: Known) -> tuple[int, ...]:
@@ -51,8 +39,8 @@ def refuted_changes(rules: Rules, known: Known, ends: Ends) -> dict[int, float]:
     """
     refuted: dict[int, float] = {}
     for attempt, change in sorted({(run.attempt, run.proof_of) for run in known.observations if run.attempt > 0}):
-        runs = _proof_runs(rules, known, _proof_points(change, rules), attempt)
-        heals = _claims_of(change, rules)[1]
+        runs = proof_runs(rules, known, _proof_points(change, rules), attempt)
+        heals = claims_of(change, rules)[1]
         if examine_claim(heals, runs, ends, rules.ends.metric, attempt=attempt).status is ClaimStatus.FAILED:
             nats = judge_variant(runs.of_point[heals.healthy], ends, rules.ends.metric).nats
             refuted[change] = refuted.get(change, 0.0) - max(0.0, nats)
@@ -77,7 +65,8 @@ def with_fresh_ends(ends: Ends, rules: Rules, known: Known) -> Ends:
     return renewed_ends(ends, metric) if ends.criterion is Criterion.STATISTICAL and all(values) else ends
 
 
-def _claims_of(change: int, rules: Rules) -> tuple[Claim, ...]:
+def claims_of(change: int, rules: Rules) -> tuple[Claim, ...]:
+    """Return the three claims about a change."""
     num = rules.num_changes
     return (
         Claim(ClaimKind.PARENT, make_point(change), make_point(change + 1)),
@@ -88,7 +77,7 @@ def _claims_of(change: int, rules: Rules) -> tuple[Claim, ...]:
 
 def _proof_points(change: int, rules: Rules) -> tuple[Point, ...]:
     points = [rules.good_point, rules.bad_point]
-    for claim in _claims_of(change, rules):
+    for claim in claims_of(change, rules):
         points += [claim.healthy, claim.sick]
     return tuple(dict.fromkeys(points))
 
@@ -100,101 +89,46 @@ def prove_change(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
         plan: of the search so far, with ends and posterior.
         attempt: 1 for the first attempt of this bisection.
     """
-    last_attempt = min(rules.num_earlier_attempts + MAX_ATTEMPTS, LAST_ATTEMPT)
-    if attempt > last_attempt:
+    if attempt > last_attempt(rules):
         reason = f"{MAX_ATTEMPTS} attempts to prove an answer failed"
         return replace(plan, phase=Phase.DONE, candidate=change, wanted=(), answer=answer_candidates(plan, reason))
-    runs = _proof_runs(rules, known, _proof_points(change, rules), attempt, evidence=plan.evidence)
+    runs = proof_runs(rules, known, _proof_points(change, rules), attempt, evidence=plan.evidence)
     claims = tuple(
-        examine_claim(claim, runs, plan.ends, rules.ends.metric, attempt=attempt) for claim in _claims_of(change, rules)
+        examine_claim(claim, runs, plan.ends, rules.ends.metric, attempt=attempt) for claim in claims_of(change, rules)
     )
     plan = replace(plan, phase=Phase.PROOF, claims=claims, candidate=change, wanted=())
     parent, heals, breaks = claims
-    is_weak = parent.status is not ClaimStatus.FAILED and _lacks_power(heals, plan.ends)
-    if (is_weak or _is_worth_another(parent, runs, plan.ends)) and newest_attempt(rules, known) < last_attempt:
+    is_weak = parent.status is not ClaimStatus.FAILED and lacks_power(heals, plan.ends)
+    if (is_weak or _is_worth_another(parent, runs, plan.ends)) and newest_attempt(rules, known) < last_attempt(rules):
         return prove_change(rules, known, plan, change, attempt=newest_attempt(rules, known) + 1)
     if parent.status is ClaimStatus.FAILED:
         return replace(plan, phase=Phase.DONE, answer=answer_candidates(plan, "its proof failed: " + parent.reason))
     if parent.status is ClaimStatus.UNBUILDABLE or heals.status is ClaimStatus.FAILED:
-        return replace(plan, phase=Phase.DONE, answer=_answer_of_proof(rules, plan, change))
-    wanted = _proof_requests(claims, rules, known, attempt, change)
+        return replace(plan, phase=Phase.DONE, answer=answer_of_proof(rules, plan, change))
+    wanted = proof_requests(claims, rules, known, attempt, change)
     if wanted:
         return replace(plan, wanted=wanted)
+    if _may_need_more(rules, claims, change) and (found := find_partner(rules, known, plan, change, attempt=attempt)):
+        return found
     if ClaimStatus.UNBUILDABLE in (heals.status, breaks.status) and (spread := _spread_requests(rules, known, change)):
         return replace(plan, wanted=spread)
-    if breaks.status is ClaimStatus.FAILED and heals.status is ClaimStatus.HELD and change > 0:
-        return _find_partner(rules, known, plan, change, attempt=attempt)
-    return replace(plan, phase=Phase.DONE, answer=_answer_of_proof(rules, plan, change))
+    return replace(plan, phase=Phase.DONE, answer=answer_of_proof(rules, plan, change))
+
+
+def _may_need_more(rules: Rules, claims: tuple[ClaimResult, ...], change: int) -> bool:
+    """Return whether earlier changes may have to come with it: alone it does not break the good end, or cannot run there."""
+    _, heals, breaks = claims
+    is_short = breaks.status is ClaimStatus.FAILED
+    is_short |= breaks.status is ClaimStatus.UNBUILDABLE and change >= rules.first_free
+    return is_short and heals.status in (ClaimStatus.HELD, ClaimStatus.UNBUILDABLE) and change > 0
 
 
 def _is_worth_another(parent: ClaimResult, runs: ProofRuns, ends: Ends) -> bool:
     """Return whether fresh seeds could still prove it: a jump of the right size lacked power, or a run broke by chance."""
     if parent.status is ClaimStatus.FAILED:
-        return _lacks_power(parent, ends)
+        return lacks_power(parent, ends)
     is_built = not {parent.claim.healthy, parent.claim.sick} & runs.unbuildable.keys()
     return parent.status is ClaimStatus.UNBUILDABLE and is_built
-
-
-def _lacks_power(result: ClaimResult, ends: Ends) -> bool:
-    """Return whether a claim failed although its jump had the right size: too few runs for this much noise."""
-    if result.status is not ClaimStatus.FAILED or result.jump is None or ends.are_seeds_inert:
-        return False
-    return abs(result.jump - ends.gap) < abs(ends.gap) / 2.0
-
-
-def _proof_runs(
-    rules: Rules, known: Known, points: Sequence[Point], attempt: int, *, evidence: Mapping[int, Evidence] | None = None
-) -> ProofRuns:
-    """Return the fresh runs of an attempt: of each point the first seeds without a hole, so that looks come in one order."""
-    fresh: dict[Point, dict[int, Observation]] = {}
-    for run in known.observations:
-        if run.attempt == attempt and run.point in points:
-            fresh.setdefault(run.point, {})[run.seed_idx] = run
-    first = SEEDS_PER_ATTEMPT * attempt
-    in_order = {
-        point: [runs[seed_idx] for seed_idx in takewhile(runs.__contains__, count(first))] for point, runs in fresh.items()
-    }
-    unbuildable = _unbuildable_points(rules, known, points, evidence or {})
-    return ProofRuns(in_order, (rules.good_point, rules.bad_point), unbuildable, rules.ends.max_seeds)
-
-
-def _unbuildable_points(
-    rules: Rules, known: Known, points: Sequence[Point], evidence: Mapping[int, Evidence]
-) -> dict[Point, str]:
-    """Return which points of a proof cannot be run: not buildable, skipped, marked or found untestable."""
-    unbuildable = dict(known.unbuildable)
-    for point in points:
-        if not point.is_prefix or point in (rules.good_point, rules.bad_point):
-            continue
-        if point.prefix in rules.skipped:
-            unbuildable.setdefault(point, "it was skipped")
-        if known.marks.get(point.prefix) is VerdictKind.UNTESTABLE:
-            unbuildable.setdefault(point, MARKED_UNTESTABLE)
-        item = evidence.get(point.prefix)
-        if item is not None and item.verdict is VerdictKind.UNTESTABLE:
-            unbuildable.setdefault(point, item.reason)
-    return unbuildable
-
-
-def _proof_requests(
-    claims: Sequence[ClaimResult], rules: Rules, known: Known, attempt: int, change: int
-) -> tuple[Request, ...]:
-    """Return the runs that the open claims need, seed by seed so that healthy and sick interleave."""
-    needs: dict[Point, int] = {}
-    for result in claims:
-        if result.status is ClaimStatus.OPEN:
-            for point in (result.claim.healthy, result.claim.sick):
-                needs[point] = max(needs.get(point, 0), result.num_seeds)
-            for point in (rules.good_point, rules.bad_point):
-                needs[point] = max(needs.get(point, 0), result.num_seeds if result.how == "metric" else 1)
-    done = {(run.point, run.seed_idx) for run in known.observations if run.attempt == attempt}
-    first = SEEDS_PER_ATTEMPT * attempt
-    return tuple(
-        Request(point, first + idx, 0, attempt, change)
-        for idx in range(max(needs.values(), default=0))
-        for point, num in needs.items()
-        if idx < num and (point, first + idx) not in done
-    )
 
 
 def _side_versions(rules: Rules, known: Known, change: int) -> tuple[list[int], list[int]]:
@@ -234,7 +168,8 @@ def _do_sides_agree(rules: Rules, plan: Plan, change: int) -> bool:
     return enough_healthy and enough_sick and not (is_healthy_wrong or is_sick_wrong)
 
 
-def _answer_of_proof(rules: Rules, plan: Plan, change: int) -> Answer:
+def answer_of_proof(rules: Rules, plan: Plan, change: int) -> Answer:
+    """Return the answer that the claims of a plan give about a change."""
     parent, heals, breaks = plan.claims
     states = {ClaimStatus.HELD: True, ClaimStatus.FAILED: False}
     necessary, sufficient = states.get(heals.status), states.get(breaks.status)
@@ -263,36 +198,3 @@ def _say_not_healed(heals: ClaimResult) -> str:
     if heals.how in ("permutation", "paired", "t", "value"):
         return f"that the bad end heals without this change could not be shown: {heals.reason}"
     return "without this change the bad end is still bad: at least one other change makes it worse too"
-
-
-def _find_partner(rules: Rules, known: Known, plan: Plan, change: int, *, attempt: int) -> Plan:
-    """The change alone leaves the good end healthy: search the earlier changes for what it needs."""
-    line = Line(change, lambda version: make_point(version, plus=(change,)), rules.skipped)
-    belief = search_line(line, rules, known, plan.ends)
-    best = belief.best
-    if belief.posterior[best] < rules.confidence and belief.wanted:
-        return replace(plan, phase=Phase.PARTNER, wanted=belief.wanted)
-    alone = _answer_of_proof(rules, plan, change)
-    if belief.posterior[best] < rules.confidence:
-        return replace(plan, phase=Phase.DONE, answer=alone)
-    pair_claims = (
-        Claim(ClaimKind.HEALS, make_point(rules.num_changes, minus=(best,)), rules.bad_point),
-        Claim(ClaimKind.BREAKS, Point(0), make_point(0, plus=(best, change))),
-    )
-    points = [
-        rules.good_point,
-        rules.bad_point,
-        *(point for claim in pair_claims for point in (claim.healthy, claim.sick)),
-    ]
-    runs = _proof_runs(rules, known, points, attempt)
-    results = [examine_claim(claim, runs, plan.ends, rules.ends.metric, attempt=attempt) for claim in pair_claims]
-    wanted = _proof_requests(results, rules, known, attempt, change)
-    if wanted:
-        return replace(plan, phase=Phase.PARTNER, wanted=wanted)
-    if any(result.status is not ClaimStatus.HELD for result in results):
-        return replace(plan, phase=Phase.DONE, answer=alone)
-    probability = plan.posterior[change] * belief.posterior[best]
-    pair = Culprit((best, change), probability, (plan.claims[0], *results), True, True)
-    claims = (*plan.claims, *results)
-    answer = Answer("isolated", "two changes together, proved by fresh runs", culprits=(pair,))
-    return replace(plan, phase=Phase.DONE, claims=claims, answer=answer)

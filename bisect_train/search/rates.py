@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bisect_train.search.belief import FloatArray
+from bisect_train.search.propose import prices_of
 from bisect_train.verdict.evidence import BAD_RATE_PRIOR, GOOD_RATE_PRIOR
 
 MAX_JOINT = 8  # outcomes of a batch that are looked at together, ones in flight included
@@ -98,6 +99,7 @@ def propose_with_rates(
     *,
     num: int,
     in_flight: Sequence[int] = (),
+    cost: FloatArray | None = None,
 ) -> list[int]:
     """Return at most `num` versions to run next, best first; a version may come several times.
 
@@ -108,8 +110,9 @@ def propose_with_rates(
         worth: factor on the information by version 0..N: probability of being testable, 0 for what must not be run.
         num: workers that are free.
         in_flight: versions that are running, once per run.
+        cost: as for `propose_versions`.
     """
-    bins = _Bins(num_changes, counts, posterior, worth, in_flight)
+    bins = _Bins(num_changes, counts, posterior, worth, in_flight, prices_of(num_changes, cost))
     joint = _Joint(bins.mass)
     for version in list(in_flight)[:MAX_JOINT]:
         joint.add(bins.failure_given_bin(version))
@@ -129,16 +132,24 @@ class _Bins:
     """Hypotheses in bins whose edges are the versions that could be chosen, and P(failure) of these under each bin."""
 
     def __init__(
-        self, num_changes: int, counts: Counts, posterior: FloatArray, worth: FloatArray, in_flight: Sequence[int]
+        self,
+        num_changes: int,
+        counts: Counts,
+        posterior: FloatArray,
+        worth: FloatArray,
+        in_flight: Sequence[int],
+        price: FloatArray,
     ) -> None:
         segments = _segments_of(num_changes, counts)
         below = np.concatenate([[0.0], np.cumsum(posterior)])
-        chosen = _versions_of_interest(num_changes, below, worth, [*counts, *in_flight])
+        cheap = np.flatnonzero(price < 1.0).tolist()
+        chosen = _versions_of_interest(num_changes, below, worth, [*counts, *in_flight, *cheap])
         self.edges = np.unique(np.concatenate([[0], chosen, [num_changes]]))
         self.mass = np.maximum(np.diff(below[self.edges]), 0.0)
         segment = np.searchsorted(segments.starts, self.edges[:-1] + 1, side="right") - 1
         good, bad = _predictive(segments)
         self._worth = worth[self.edges]
+        self._price = price[self.edges]
         # bin j holds the hypotheses edges[j] < c <= edges[j + 1]; version edges[i] is bad under the bins j < i
         is_bad = np.arange(len(self.mass))[None, :] < np.arange(len(self.edges))[:, None]
         self._failure = np.where(is_bad, bad[segment], good[segment])
@@ -149,12 +160,12 @@ class _Bins:
         return np.asarray(self._failure[idx], dtype=np.float64)
 
     def best(self, joint: _Joint) -> int | None:
-        """Return the version that adds most to the batch per run, the middle one of equals; None if nothing is worth a run."""
+        """Return the version that adds most to the batch for its price, the middle of equals; None if none is worth a run."""
         gains = self._worth * joint.added_information(self._failure)
-        top = float(gains.max(initial=0.0))
-        if top < MIN_GAIN_NATS:
+        if float(gains.max(initial=0.0)) < MIN_GAIN_NATS:
             return None
-        ties = np.flatnonzero(gains >= top - 1e-12)
+        scores = np.where(gains >= MIN_GAIN_NATS, gains / self._price, 0.0)
+        ties = np.flatnonzero(scores >= float(scores.max()) - 1e-12)
         return int(self.edges[ties[len(ties) // 2]])
 
 

@@ -59,6 +59,8 @@ class Rules:
         confidence: posterior at which a change is put to the proof.
         max_runs: runs of one version in the search, at most.
         num_earlier_attempts: attempts at a proof that were made before this range was searched; they spent their error.
+        num_ordered: so many changes, from the first, need those before them; the others are free: they can be applied in any
+            order, and come in the order of what they need, where that is known. None: none is free.
     """
 
     num_changes: int
@@ -69,6 +71,12 @@ class Rules:
     confidence: float = 0.99
     max_runs: int = 6
     num_earlier_attempts: int = 0
+    num_ordered: int | None = None
+
+    @property
+    def first_free(self) -> int:
+        """Index of the first change that can be applied in any order; `num_changes` where there is none."""
+        return self.num_changes if self.num_ordered is None else self.num_ordered
 
     @property
     def good_point(self) -> Point:
@@ -113,6 +121,9 @@ class RemarkKind(str, Enum):
     PROVED_PART = "proved_part"  # this change is proved to be part of it, the rest could not be isolated
     NOT_SEARCHED = "not_searched"  # the rest was not searched
     NOT_NARROWED = "not_narrowed"  # there, something makes it worse too, but no single change could be isolated
+    EITHER_ENOUGH = "either_enough"  # each culprit is enough by itself: only without all of them is the bad end healthy
+    COUPLED = "coupled"  # the culprit's changes can only be changed together: none of them could be run without the others
+    NEEDS = "needs"  # the culprit cannot be run alone: it needs this change, which is no cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +185,32 @@ class Answer:
     islands: tuple[Island, ...] = ()
 
 
+class CornersOutcome(str, Enum):
+    """Which block of changes makes it worse: the ordered one (code) or the free one (the rest)."""
+
+    CODE_ALONE = "code_alone"
+    REST_ALONE = "rest_alone"
+    BOTH_NEEDED = "both_needed"
+    EITHER_ENOUGH = "either_enough"
+    UNTESTABLE = "untestable"  # a corner cannot be run; its evidence says why
+    UNCLEAR = "unclear"  # a corner was not run, or decided nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Corners:
+    """The two mixed corners; evidence is None where one was not run.
+
+    Attributes:
+        outcome: see CornersOutcome.
+        code: all ordered changes, none of the rest.
+        rest: the good code with all the rest.
+    """
+
+    outcome: CornersOutcome
+    code: Evidence | None = None
+    rest: Evidence | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What should run now, and what is known.
@@ -190,6 +227,7 @@ class Plan:
         answer: set when the phase is DONE.
         parts: parts of the range that are searched by themselves, after its own answer.
         own: the range's own answer, where parts or bad stretches are still looked at.
+        corners: what the mixed corners show, where there are two blocks of changes.
     """
 
     phase: Phase
@@ -203,6 +241,7 @@ class Plan:
     answer: Answer | None = None
     parts: tuple[Part, ...] = ()
     own: Answer | None = None
+    corners: Corners | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +264,8 @@ class Known:
         in_flight: requests that are running.
         slots: probes that may run at the same time.
         marks: what a person said about versions 1..N-1 (see search.marks); it overrides their runs.
+        costs: of the next run of a version, in units of a typical run; 0 where its result is there already, 1 where nothing is
+            said. They move the choice of what to run next, never what is believed, nor whether anything is worth a run.
     """
 
     observations: Sequence[Observation] = ()
@@ -232,6 +273,7 @@ class Known:
     in_flight: Collection[Request] = ()
     slots: int = 1
     marks: Mapping[int, VerdictKind] = field(default_factory=dict)
+    costs: Mapping[int, float] = field(default_factory=dict)
 
     def at(self, point: Point) -> list[Observation]:
         """Return the observations at a point, search and proof together."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 
 from bisect_train.core.changes import Point, make_point
+from bisect_train.search.attempts import SEEDS_PER_ATTEMPT
 from bisect_train.search.parts import answer_of_all
-from bisect_train.search.proving import SEEDS_PER_ATTEMPT
 from bisect_train.search.terms import Culprit, Known, Part, Phase, Plan, Remark, RemarkKind, Request, Rules
 from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim

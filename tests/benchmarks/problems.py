@@ -5,6 +5,7 @@ Versions 0..N, 0 known good, N known bad; the culprit c (1..N) is the first bad 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -104,3 +105,41 @@ class ValueProblem:
         good, bad = ([self.value(version, idx) for idx in range(num_seeds)] for version in (0, self.num))
         shown = prove_ends(end_runs(Point(0), good), end_runs(Point(self.num), bad), EndRules(LOSS, max_seeds=num_seeds))
         return replace(shown, status=EndsStatus.SEPARATED, wanted=())
+
+
+class SetProblem:
+    """Free changes 0..num - 1 in the order of what they need: sick with all changes of any culprit, invalid with an open need.
+
+    Attributes:
+        culprits: sets of changes; any of them is enough.
+        needs: (change, earlier change that it needs).
+        coupled: two changes that are valid together only, or ().
+    """
+
+    def __init__(self, num: int, culprits: frozenset[frozenset[int]], needs: tuple[tuple[int, int], ...] = ()) -> None:
+        self.num, self.culprits, self.needs = num, culprits, needs
+        self.coupled: tuple[int, ...] = ()
+
+    @staticmethod
+    def draw(num: int, kind: str, seed: int, *, num_needs: int = 0) -> SetProblem:
+        """Return a problem of a kind: one, pair, triple, or two (independent ones)."""
+        rng = np.random.default_rng(1000 * seed + num)
+        order = [int(idx) for idx in rng.permutation(num)]
+        groups = {"one": [order[:1]], "pair": [order[:2]], "triple": [order[:3]], "two": [order[:1], order[1:2]]}[kind]
+        pairs = [rng.permutation(num)[:2] for _ in range(num_needs)]
+        needs = tuple((int(max(pair)), int(min(pair))) for pair in pairs)
+        return SetProblem(num, frozenset(frozenset(group) for group in groups), needs)
+
+    @property
+    def guilty(self) -> set[int]:
+        """All changes of all culprits."""
+        return {idx for group in self.culprits for idx in group}
+
+    def is_bad(self, holds: Callable[[int], bool]) -> bool:
+        """Return whether a set of changes is sick."""
+        return any(all(holds(idx) for idx in group) for group in self.culprits)
+
+    def is_invalid(self, holds: Callable[[int], bool]) -> bool:
+        """Return whether the program refuses a set of changes."""
+        is_torn = len({holds(idx) for idx in self.coupled}) > 1
+        return is_torn or any(holds(idx) and not holds(needed) for idx, needed in self.needs)

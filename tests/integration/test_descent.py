@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bisect_train.cli.descending import Whole, look_into_merges
-from bisect_train.cli.driving import find_bisection, reopen, report_of
-from bisect_train.coordinator import children_of, merges_named
+from bisect_train.cli.descending import Whole, look_into
+from bisect_train.cli.desk import find_bisection
+from bisect_train.cli.reopening import reopen, report_of
+from bisect_train.coordinator import OpeningKind, children_of, openings
 from bisect_train.core.fingerprint import Ending, EndingKind
 from bisect_train.core.probe import ProbeJob
 from bisect_train.core.question import Limits, Question
@@ -26,14 +27,12 @@ from tests.support.merge_lab import (
     commits_inside,
     explained,
     kinds_of,
+    made_lab,
     simple_lab,
 )
 from tests.support.simulated_bisection import fingerprint_of
 
-
-@pytest.fixture
-def lab(tmp_path: Path) -> MergeLab:
-    return simple_lab(tmp_path)
+lab = made_lab
 
 
 # ---- what is found -------------------------------------------------------------------------------------------------
@@ -285,12 +284,14 @@ def test_only_single_merges_of_a_proved_answer_are_looked_into_at_most_three(tmp
         return Answer(status, "", tuple(Culprit(changes, 1.0, (), True, True) for changes in named))
 
     every = answer("several", *((idx,) for idx in reversed(merges)))
-    assert merges_named(every, space) == tuple(reversed(merges)), "as they are ranked"
-    assert merges_named(answer("isolated", (merges[0], merges[1])), space) == (), "a pair"
-    assert merges_named(answer("isolated", (0,)), space) == (), "no merge"
-    assert merges_named(answer("candidates", (merges[0],)), space) == (), "not proved"
+    assert [item.idx for item in openings(every, space)] == list(reversed(merges)), "as they are ranked"
+    assert {item.kind for item in openings(every, space)} == {OpeningKind.MERGE}
+    assert openings(answer("isolated", (merges[0], merges[1])), space) == (), "a pair"
+    (plain,) = openings(answer("isolated", (0,)), space)
+    assert plain.kind is OpeningKind.COMMIT, "no merge"
+    assert openings(answer("candidates", (merges[0],)), space) == (), "not proved"
     full = lab.space(lab.question(first_parent=False))
-    assert merges_named(answer("isolated", (max(full.commits.merges),)), full) == (), "its branch was searched"
+    assert openings(answer("isolated", (max(full.commits.merges),)), full) == (), "its branch was searched"
 
     store, asked = MemoryStore(), list[str]()
     name = store.create(question.to_json(), title="lab")
@@ -300,10 +301,10 @@ def test_only_single_merges_of_a_proved_answer_are_looked_into_at_most_three(tmp
         asked.append(child)
         return report_of(lab.desk(store), reopen(lab.desk(store), child))
 
-    found = look_into_merges(whole, report_part=report_part, may_ask=True)
-    assert [part.merge for part in found] == [lab.names[f"M{idx}"] for idx in (3, 2, 1, 0)]
+    found = look_into(whole, report_part=report_part, may_ask=True)
+    assert [part.opened for part in found] == [lab.names[f"M{idx}"] for idx in (3, 2, 1, 0)]
     assert asked == [part.bisection for part in found[:3]] == list(children_of(store.events(name)).values())
     assert found[3].bisection == "" and "first 3" in found[3].reason and found[3].by_hand
     assert [part.clause for part in found[:3]] == ["inside it: the search is not finished"] * 3
-    again = look_into_merges(whole, report_part=report_part, may_ask=True)
+    again = look_into(whole, report_part=report_part, may_ask=True)
     assert again == found and len(store.list()) == 4, "each is asked once"

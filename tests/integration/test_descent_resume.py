@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bisect_train.cli.driving import Desk, find_bisection, find_stored, reopen, report_of
+from bisect_train.cli.desk import Desk, find_bisection, find_stored
 from bisect_train.cli.main import group
-from bisect_train.coordinator import ask_inside, children_of, look_inside
+from bisect_train.cli.reopening import reopen, report_of
+from bisect_train.coordinator import Opening, OpeningKind, ask_inside, children_of, look_inside
 from bisect_train.coordinator.observing import active_s
 from bisect_train.core.errors import InterruptedByUser, MachineError
 from bisect_train.core.probe import ProbeJob
+from bisect_train.core.question import Limits
 from bisect_train.store.contract import StoredEvent
 from bisect_train.store.home import open_store
 from bisect_train_workers.simulated import SimulatedRun
@@ -24,13 +26,10 @@ from tests.support.merge_lab import (
     by_hand,
     child_of,
     commits_inside,
-    simple_lab,
+    made_lab,
 )
 
-
-@pytest.fixture
-def lab(tmp_path: Path) -> MergeLab:
-    return simple_lab(tmp_path)
+lab = made_lab
 
 
 # ---- stopped and gone on with --------------------------------------------------------------------------------------
@@ -126,12 +125,13 @@ def test_part_stored_before_a_kill_but_not_noted_is_taken_up(
     stored = desk.store.list()[0]
     question = lab.question()
     space = lab.space(question)
-    merge = next(iter(space.commits.merges))
+    idx = next(iter(space.commits.merges))
+    merge = Opening(idx, OpeningKind.MERGE, lab.names["M"])
     inside, _ = look_inside(
         question, space, merge, repository=lab.repo.open(lab.home), part_of=stored.id, limits=question.limits
     )
     orphan = desk.store.create(inside.to_json(), title="killed right after")
-    assert ask_inside(desk.store, inside) == orphan
+    assert ask_inside(desk.store, inside, merge) == orphan
     assert children_of(desk.store.events(stored.id)) == {lab.names["M"]: orphan}
     assert find_bisection(desk.store, "last").id == find_stored(desk.store, "last").id == stored.id
 
@@ -167,7 +167,7 @@ def test_commands_take_the_whole_for_last_and_show_its_part_with_it(
     status = run_cli(cli, "status")
     assert status.index(whole) < status.index(f"inside merge {merge} of {whole}, bisection {part}")
     (noted,) = (line for line in run_cli(cli, "log", "last").splitlines() if "descended" in line)
-    assert noted.endswith(f"merge={lab.names['M']}  child={part}")
+    assert noted.endswith(f"opened={lab.names['M']}  child={part}")
     assert f"bisection {whole} is not running" in run_cli(cli, "cancel")
     lab.ran.clear()
     culprit = f'inside it: commit {lab.names["b3"][:8]} "add b3"'
@@ -204,3 +204,44 @@ def test_no_descend_is_an_option_of_run(lab: MergeLab, monkeypatch: pytest.Monke
     args = ("--good", lab.names["good"], "--repo", str(lab.repo.path), "--no-descend")
     output = " ".join(run_cli(cli, "run", *args, "--", "python", "train.py").split())
     assert by_hand(lab) in output and "inside it:" not in output
+
+
+def test_larger_budget_of_the_whole_is_what_the_search_inside_may_use(
+    lab: MergeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CliRunner
+) -> None:
+    lab.culprits = frozenset({"b3"})
+    lab.use(monkeypatch, slots=1)
+    store = open_store(lab.home)
+    desk = Desk(lab.home, store)
+    answer_of(lab, tmp_path, lab.question(descend=False), desk=desk)
+    num = sum(event.kind == "probe_finished" for event in store.events(find_bisection(store, "last").id))
+    question = lab.question(limits=Limits(max_probes=num + 2, reuse=False))
+    report = answer_of(lab, tmp_path, question, desk=desk)
+    part = child_of(desk, report["id"])
+    assert commits_inside(report) == [] and store.load(part).status == "finished", "the budget was spent inside"
+    out = tmp_path / "more.json"
+    run_cli(cli, "resume", report["id"], "--max-probes", str(num + 60), "--json", str(out))
+    assert commits_inside(json.loads(out.read_text())) == [lab.names["b3"]]
+    changed = {event.kind: event.data for event in store.events(part)}["limits_changed"]
+    assert changed == {"max_probes": 60}, "what the whole has left"
+    lab.ran.clear()
+    run_cli(cli, "resume", report["id"])
+    assert not lab.ran and sum(event.kind == "limits_changed" for event in store.events(part)) == 1
+    store.close()
+
+
+def test_larger_budget_lets_a_merge_be_looked_into_that_was_not(
+    lab: MergeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CliRunner
+) -> None:
+    lab.culprits = frozenset({"b3"})
+    lab.use(monkeypatch, slots=1)
+    store = open_store(lab.home)
+    desk = Desk(lab.home, store)
+    answer_of(lab, tmp_path, lab.question(descend=False), desk=desk)
+    num = sum(event.kind == "probe_finished" for event in store.events(find_bisection(store, "last").id))
+    report = answer_of(lab, tmp_path, lab.question(limits=Limits(max_probes=num, reuse=False)), desk=desk)
+    assert report["status"] == "isolated" and not children_of(store.events(report["id"]))
+    out = tmp_path / "more.json"
+    run_cli(cli, "resume", report["id"], "--max-probes", str(num + 60), "--json", str(out))
+    assert commits_inside(json.loads(out.read_text())) == [lab.names["b3"]]
+    store.close()

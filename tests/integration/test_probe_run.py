@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bisect_train.core.changes import FilePatch
+from bisect_train.core.changes import DataLink, FilePatch
 from bisect_train.core.executor import ProbeLost, ProbeProgress
 from bisect_train.core.fingerprint import EndingKind
-from bisect_train.core.probe import DataLink, MetricPattern
+from bisect_train.core.probe import MetricPattern
 from bisect_train_workers import probe_run
 from tests.support.probes import (
     FOREVER,

@@ -14,8 +14,9 @@ import pytest
 
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli import driving
-from bisect_train.cli.driving import Desk, reopen, report_of
+from bisect_train.cli.desk import Desk
 from bisect_train.cli.options import Output
+from bisect_train.cli.reopening import reopen, report_of
 from bisect_train.coordinator import children_of
 from bisect_train.core.executor import Executor
 from bisect_train.core.probe import ProbeJob
@@ -121,6 +122,12 @@ class MergeLab:
         question = Question.of_json(desk.store.load(name).question)
         output = Output(json=out, quiet=True)
         return driving.drive_bisection(desk, name, question, self.space(question), output=output)
+
+
+@pytest.fixture
+def made_lab(tmp_path: Path) -> MergeLab:
+    """Return a fixture: `simple_lab`; a file of tests names it `lab = made_lab`."""
+    return simple_lab(tmp_path)
 
 
 def simple_lab(folder: Path, *, own: str = "") -> MergeLab:

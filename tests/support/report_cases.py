@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -58,6 +58,13 @@ class FakeSpace:
         commits = tuple(change.id for change in self.changes if change.kind is ChangeKind.COMMIT)
         base = sha("base")
         return CommitRange(base, base, True, commits[-1] if commits else base, commits)
+
+    @property
+    def num_ordered(self) -> int:
+        return len(self.commits.commits)
+
+    def patch_of(self, indices: Sequence[int]) -> str:
+        return ""
 
     def variant(self, point: Point) -> Variant:
         return Variant(sha(f"tree {point.to_text()}"), sha(f"commit of {point.to_text()}"), self.command)
@@ -185,3 +192,33 @@ def config_space(num: int = 3) -> tuple[FakeSpace, Question]:
     changes = tuple(Change(ChangeKind.CONFIG, f"optim.key{i}", f"optim.key{i}: {i} -> {i + 1}") for i in range(num))
     ends = [ConfigEnd(f"configs/{name}.yaml", FilePatch("config.yaml", f"name: {name}\n")) for name in ("a", "b")]
     return FakeSpace(changes), make_question(kind="check", good_config=ends[0], bad_config=ends[1])
+
+
+CULPRIT = 13
+"""Index of the change that is the culprit in `commit_space` and `noisy`."""
+
+
+def commit_space(num: int = 24) -> FakeSpace:
+    """Return a history of commits; the culprit has a subject of its own."""
+    return FakeSpace(make_commits(num, titles={CULPRIT: "use the fast path"}))
+
+
+def noisy(gap: float) -> Solved:
+    """Return a bisection of runs that never repeat bitwise."""
+
+    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
+        own = sum(ord(letter) * (idx + 1) for idx, letter in enumerate(f"{point.to_text()}/{seed}/{repeat}"))
+        level = 3.0 + (gap if point.holds(CULPRIT) else 0.0)
+        return make_fingerprint(level, seed=own, salt=f"{point.to_text()}/{repeat}")
+
+    return play(behave, commit_space())
+
+
+def unlucky(culprit: int, *, rate: float) -> Behaviour:
+    """Return runs that fail by chance, at this rate, where they hold the culprit; the same seed again is as lucky."""
+
+    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
+        is_unlucky = np.random.default_rng([seed, point.prefix, len(point.plus), len(point.minus)]).random() < rate
+        return make_failure("RuntimeError: boom") if point.holds(culprit) and is_unlucky else make_fingerprint(3.0, seed=seed)
+
+    return behave

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from bisect_train.changes.space import ChangeSpace, build_space
-from bisect_train.coordinator import Coordinator, CoordinatorEvent, Ended
+from bisect_train.coordinator import Coordinator, CoordinatorEvent, Ended, ProbeStarted
 from bisect_train.core.executor import Executor
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint, RankRecord, StepRecord
 from bisect_train.core.probe import MachineFacts, ProbeJob
@@ -144,3 +146,62 @@ def store_at(store: MemoryStore, bisection_id: str, num_events: int) -> MemorySt
 def limits(**values: Any) -> Limits:
     """Return limits with some values of their own."""
     return replace(Limits(), **values)
+
+
+def stop_after(num_started: int) -> Callable[[CoordinatorEvent], None]:
+    """Return a listener that raises KeyboardInterrupt, as Ctrl-C would, when so many probes were started."""
+    started = 0
+
+    def listen(event: CoordinatorEvent) -> None:
+        nonlocal started
+        started += isinstance(event, ProbeStarted)
+        if started == num_started:
+            raise KeyboardInterrupt
+
+    return listen
+
+
+def kinds_of(store: Store, bisection_id: str) -> Counter[str]:
+    return Counter(event.kind for event in store.events(bisection_id))
+
+
+def keys_of(store: Store, bisection_id: str, kind: str) -> list[str]:
+    return [event.data["key"] for event in store.events(bisection_id) if event.kind == kind]
+
+
+def culprit_of(lab: Lab, ended: Ended) -> list[str]:
+    space = lab.space(lab.question())
+    return [space.changes[idx].id for culprit in ended.answer.culprits for idx in culprit.changes]
+
+
+def essence_of(ended: Ended) -> list[object]:
+    """Return what was answered; how sure the search was may differ with the probes that happened to run."""
+    proved = [
+        (culprit.changes, culprit.is_necessary, culprit.is_sufficient, [claim.status for claim in culprit.claims])
+        for culprit in ended.answer.culprits
+    ]
+    return [ended.answer.status, proved]
+
+
+def assert_isolated(lab: Lab, ended: Ended) -> None:
+    assert ended.answer.status == "isolated", ended.answer
+    assert culprit_of(lab, ended) == [lab.commits[lab.culprit]]
+
+
+def lossy(lab: Lab, is_lost: Callable[[ProbeJob, int], bool]) -> Callable[[ProbeJob], SimulatedRun]:
+    """Return a script whose probes are lost where `is_lost(job, try)` says so."""
+    tries: Counter[str] = Counter()
+
+    def script(job: ProbeJob) -> SimulatedRun:
+        tries[job.id] += 1
+        if is_lost(job, tries[job.id]):
+            return SimulatedRun(None, reason="the node died")
+        return lab.run_of(job)
+
+    return script
+
+
+@pytest.fixture(scope="module")
+def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Return a fixture: one repository for a file of tests, which names it `lab = module_lab`."""
+    return Lab.build(tmp_path_factory.mktemp("lab"))

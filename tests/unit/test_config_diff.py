@@ -200,7 +200,7 @@ def test_value_that_the_good_format_cannot_hold_is_an_error() -> None:
         ("c.yaml", "a: &x [*x]", "an alias refers to itself"),
         ("c.yaml", "- 1\n- 2\n", "this one is a list"),
         ("c.yaml", "just text", "this one is a str"),
-        ("c.json", '{\n "a": 1,\n}', "c.json, line [23], column [18]: this is not valid JSON"),
+        ("c.json", '{\n "a": 1\n "b": 2\n}', "c.json, line 3, column 2: this is not valid JSON"),
         ("c.json", "", "line 1, column 1"),
         ("c.toml", "a = 1\nb = \n", "c.toml, line 2: this is not valid TOML"),
         ("c.json", "[" * 100_000, "c.json"),
@@ -226,7 +226,7 @@ def test_file_without_a_known_suffix_is_tried() -> None:
     assert config_kind_of("x/y.YML") is ConfigKind.YAML
     assert config_kind_of("x.json") is ConfigKind.JSON
     assert config_kind_of("x.toml") is ConfigKind.TOML
-    assert config_kind_of("x.py") is None
+    assert config_kind_of("x.txt") is None
 
 
 def test_read_config_says_what_is_wrong(tmp_path: Any) -> None:

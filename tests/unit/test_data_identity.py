@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bisect_train.changes.data import BLOCK_BYTES, SMALL_FILE_BYTES, digest_links, digest_path
+from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import InputError
-from bisect_train.core.probe import DataLink
 
 
 def make_tree(root: Path) -> Path:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import RecipeError
-from bisect_train.core.probe import DataLink, MetricPattern
+from bisect_train.core.probe import MetricPattern
 from bisect_train.core.question import Metric
 from bisect_train.recipe import Recipe, load_recipe
 

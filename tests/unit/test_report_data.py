@@ -8,46 +8,28 @@ from dataclasses import replace
 import pytest
 
 from bisect_train.core.changes import Point
-from bisect_train.core.fingerprint import EndingKind, Fingerprint, JudgeResult, MetricSeries
+from bisect_train.core.fingerprint import Fingerprint, MetricSeries
 from bisect_train.core.probe import ProbeResult, RunSettings
 from bisect_train.core.question import Limits, Metric
-from bisect_train.core.verdict import Criterion
 from bisect_train.report import ChangePart
 from bisect_train.search.terms import Answer, answer_budget
 from tests.support.report_cases import (
+    CULPRIT,
     HEALTHY,
-    FakeSpace,
     Solved,
+    commit_space,
     config_space,
-    make_commits,
-    make_failure,
     make_fingerprint,
     make_question,
+    noisy,
     play,
     step_change,
 )
 
-CULPRIT = 13
-
-
-def space(num: int = 24) -> FakeSpace:
-    return FakeSpace(make_commits(num, titles={CULPRIT: "use the fast path"}))
-
 
 @pytest.fixture(scope="module")
 def isolated() -> Solved:
-    return play(step_change(CULPRIT), space())
-
-
-def noisy(gap: float, culprit: int = CULPRIT) -> Solved:
-    """Runs that never repeat bitwise."""
-
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
-        own = sum(ord(letter) * (idx + 1) for idx, letter in enumerate(f"{point.to_text()}/{seed}/{repeat}"))
-        level = 3.0 + (gap if point.holds(culprit) else 0.0)
-        return make_fingerprint(level, seed=own, salt=f"{point.to_text()}/{repeat}")
-
-    return play(behave, space())
+    return play(step_change(CULPRIT), commit_space())
 
 
 def test_report_isolated_names_what_how_sure_how_big(isolated: Solved) -> None:
@@ -115,174 +97,8 @@ def test_report_noisy_culprit_has_interval_and_p_values() -> None:
     assert "this may be chance" in report.divergence_text
 
 
-def test_report_good_end_with_missing_module_names_end_and_remedy_and_blames_nobody() -> None:
-    solved = play(lambda p, s, r: make_failure("ModuleNotFoundError: No module named 'wandb'", missing="wandb"), space())
-    report = solved.report()
-    good = solved.space.commits.good
-    assert (report.status, report.exit_status, report.culprits) == ("failed", 1, ())
-    assert report.summary == f"The good end ({good[:8]}) could not be run: ModuleNotFoundError: No module named 'wandb'."
-    remedy = report.explanation[0]
-    assert "/env/bin/python -m pip install wandb" in remedy
-    assert "PYTHONPATH" in remedy and "choose a later good end" in remedy
-    assert "Nobody is blamed" in report.explanation[1]
-    assert "No module named 'wandb'" in report.log_tail
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "said", "remedy"),
-    [
-        (EndingKind.CANNOT_START, "the command could not be started: No such file: 'trian.py'", "trian.py", "must exist"),
-        (EndingKind.TIMEOUT, "stopped at the time limit of 600 s; no step for 590 s", "time limit of 600 s", "--timeout S"),
-        (EndingKind.OUT_OF_MEMORY, "CUDA out of memory", "out of memory", "--parallel N"),
-        (EndingKind.CRASHED, "KeyError: 'lr'", "KeyError: 'lr'", "by hand"),
-    ],
-)
-def test_report_failed_good_end_says_why_and_what_to_do(kind: EndingKind, message: str, said: str, remedy: str) -> None:
-    report = play(lambda p, s, r: make_failure(message, kind=kind), space()).report()
-    assert report.exit_status == 1
-    assert report.summary.startswith("The good end (") and said in report.summary
-    assert remedy in report.explanation[0]
-
-
-def test_report_without_a_recorder_at_either_end_is_bad_input() -> None:
-    report = play(lambda p, s, r: make_failure("the recorder was not loaded", kind=EndingKind.NO_RECORDER), space()).report()
-    assert report.exit_status == 2
-    assert "neither fails" in report.summary and "The recorder was not loaded." in report.summary
-    assert "--judge" in report.explanation[0]
-
-
-def test_report_failed_bad_end_is_named_bad() -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
-        if point.prefix == 24:
-            return make_failure("no tree", kind=EndingKind.CANNOT_START)
-        return make_fingerprint(3.0, seed=seed)
-
-    report = play(behave, space()).report()
-    assert report.summary.startswith("The bad end (") and "choose an earlier bad end" in report.explanation[0]
-
-
-def test_report_end_that_cannot_be_built_gives_the_reason() -> None:
-    broken = space()
-    broken.unbuildable = {Point(0): "an object of the tree is missing"}
-    report = play(step_change(CULPRIT), broken).report()
-    assert report.status == "failed" and "an object of the tree is missing" in report.summary
-
-
-def test_report_metric_that_nobody_shows_lists_those_seen() -> None:
-    question = make_question(metric=Metric("val_loss"))
-    report = play(step_change(CULPRIT), space(), question).report()
-    assert (report.status, report.exit_status) == ("failed", 2)
-    assert "Neither end shows a value of val_loss" in report.summary
-    assert "It showed these: loss, grad_norm" in report.summary and "--metric NAME" in report.explanation[0]
-
-
-def test_report_crash_counts_fresh_runs_and_names_the_exception() -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
-        if point.holds(CULPRIT):
-            return make_failure("RuntimeError: shapes do not match", steps=3, seed=seed)
-        return make_fingerprint(3.0, seed=seed)
-
-    report = play(behave, space()).report()
-    assert (report.status, report.kind_of_change) == ("isolated", "crash")
-    assert "makes training fail (RuntimeError: shapes do not match): 2 of 2 fresh runs with it" in report.summary
-    assert "0 of 2 without" in report.summary
-    effect = report.culprits[0].effect
-    assert effect is not None and (effect.good, effect.bad, effect.share) == (0.0, 1.0, 1.0)
-    assert report.triage.category == "stopped" and report.triage.stage == "ending"
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "expected"),
-    [
-        (EndingKind.TIMEOUT, "timeout: hang", "hang"),
-        (EndingKind.TIMEOUT, "timeout: slow", "slower"),
-        (EndingKind.OUT_OF_MEMORY, "OutOfMemoryError", "memory"),
-    ],
-)
-def test_report_symptom_gives_kind_of_change(kind: EndingKind, message: str, expected: str) -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
-        return make_failure(message, kind=kind) if point.holds(2) else make_fingerprint(3.0, seed=seed)
-
-    assert play(behave, space(4)).report().kind_of_change == expected
-
-
-def test_report_hang_says_where_each_rank_waits() -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
-        if not point.holds(2):
-            return make_fingerprint(3.0, seed=seed)
-        stacks = (("stacks-rank1.txt", "Thread 1\n    barrier (dist.py:3)\n    main (train.py:9)\n"),)
-        return replace(make_failure("timeout: hang", kind=EndingKind.TIMEOUT), stacks=stacks)
-
-    evidence = play(behave, space(4)).report().triage.evidence
-    assert "stacks-rank1.txt waits at: barrier (dist.py:3)" in evidence
-
-
-def test_report_nan_is_called_nan() -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
-        return make_fingerprint(float("nan") if point.holds(2) else 3.0, seed=seed)
-
-    report = play(behave, space(4)).report()
-    assert report.kind_of_change == "nan" and "makes loss NaN or infinite" in report.summary
-
-
-def test_report_bitwise_equal_ends_is_no_regression() -> None:
-    report = play(lambda p, s, r: make_fingerprint(3.0, seed=s), space()).report()
-    assert (report.status, report.exit_status, report.kind_of_change) == ("no_regression", 4, None)
-    assert "both ends are bitwise equal on 3 seeds, over 40 steps on 1 rank" in report.summary
-    assert report.null_probability == 1.0 and report.culprits == ()
-
-
-def test_report_ends_that_do_not_separate_say_bound_and_what_helps() -> None:
-    report = noisy(0.02).report()
-    assert (report.status, report.exit_status) == ("not_reproduced", 4)
-    assert report.headline == "Not reproduced" and "could still be worse by up to" in report.summary
-    assert "(sd " in report.summary and "8 runs" in report.summary
-    assert "--steps 160" in report.explanation[0] and "--seeds 16" in report.explanation[0]
-    assert report.null_probability is None
-
-
-def test_report_better_bad_end_is_no_regression_and_better() -> None:
-    report = play(step_change(CULPRIT, good=3.4, bad=3.0), space()).report()
-    assert (report.status, report.kind_of_change) == ("no_regression", "better")
-
-
-def test_report_flaky_bad_end_is_not_reproduced() -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
-        is_sick = point.holds(CULPRIT) and seed == 0
-        return make_failure("RuntimeError: boom") if is_sick else make_fingerprint(3.0, seed=seed)
-
-    report = play(behave, space()).report()
-    assert report.status == "not_reproduced" and "the bad end fails in 1 of" in report.summary
-
-
-def test_report_judge_that_calls_both_ends_good_is_no_regression() -> None:
-    settings = RunSettings(python="/env/bin/python", judge=("python", "judge.py"))
-
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
-        return replace(make_fingerprint(3.0, seed=seed), judge=JudgeResult(0))
-
-    report = play(behave, space(), make_question(settings=settings)).report()
-    assert report.status == "no_regression" and "the judging command calls both ends good" in report.summary
-
-
-def test_report_judge_names_the_culprit_by_its_verdicts() -> None:
-    settings = RunSettings(python="/env/bin/python", judge=("python", "judge.py"))
-
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
-        return replace(make_fingerprint(3.0, seed=seed), judge=JudgeResult(1 if point.holds(CULPRIT) else 0))
-
-    report = play(behave, space(), make_question(settings=settings)).report()
-    assert (report.status, report.kind_of_change) == ("isolated", "worse")
-    assert "makes the judging command say bad: 2 of 2 fresh runs with it, 0 of 2 without" in report.summary
-
-
-def test_report_asked_for_a_symptom_that_does_not_show_says_so() -> None:
-    report = play(step_change(CULPRIT), space(), make_question(criterion=Criterion.SYMPTOM)).report()
-    assert report.status == "not_reproduced" and "the bad end does not fail in 8 runs" in report.summary
-
-
 def test_report_drift_names_no_culprit() -> None:
-    solved = play(step_change(CULPRIT), space(), max_probes=11)
+    solved = play(step_change(CULPRIT), commit_space(), max_probes=11)
     plan = replace(solved.plan, answer=replace(answer_budget(solved.plan, "a slow drift"), status="drift"))
     report = Solved(solved.question, solved.space, plan, solved.probes).report()
     assert (report.headline, report.exit_status, report.culprits) == ("No single change stands out", 3, ())
@@ -309,13 +125,25 @@ def test_report_any_change_with_equal_loss_is_numerics_only() -> None:
         is_new = point.holds(CULPRIT)
         return make_fingerprint(3.0 + (1e-9 if is_new else 0.0), seed=seed, salt="new" if is_new else "")
 
-    report = play(behave, space(), question).report()
+    report = play(behave, commit_space(), question).report()
     assert (report.status, report.kind_of_change) == ("isolated", "numerics_only")
     assert "the numbers change without a worsening" in report.summary
 
 
+def test_report_pair_names_both_changes() -> None:
+    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
+        is_bad = point.holds(CULPRIT) and point.holds(4)
+        return make_fingerprint(3.4 if is_bad else 3.0, seed=seed, salt="bad" if is_bad else "")
+
+    report = play(behave, commit_space()).report()
+    assert report.status == "isolated" and len(report.culprits[0].changes) == 2
+    assert " together make loss worse" in report.summary
+    assert any("did not hold" in claim.status for claim in report.claims)
+    assert report.culprits[0].conditions[0].startswith("the changes act together")
+
+
 def test_report_budget_lists_candidates_and_blames_none() -> None:
-    solved = play(step_change(CULPRIT), space(), max_probes=11)
+    solved = play(step_change(CULPRIT), commit_space(), max_probes=11)
     plan = replace(solved.plan, answer=answer_budget(solved.plan, "the budget of 11 probes is spent"))
     report = Solved(solved.question, solved.space, plan, solved.probes).report()
     assert (report.status, report.exit_status) == ("budget", 3)
@@ -329,7 +157,7 @@ def test_report_two_independent_culprits_blames_neither() -> None:
         is_bad = point.holds(4) or point.holds(CULPRIT)
         return make_fingerprint(3.4 if is_bad else 3.0, seed=seed, salt="bad" if is_bad else "")
 
-    report = play(behave, space()).report()
+    report = play(behave, commit_space()).report()
     assert (report.status, report.exit_status, report.culprits) == ("candidates", 3, ())
     assert len(report.candidates) >= 1
     told = " ".join(report.explanation)
@@ -337,31 +165,19 @@ def test_report_two_independent_culprits_blames_neither() -> None:
 
 
 def test_report_unfinished_says_so() -> None:
-    report = play(step_change(CULPRIT), space(), max_probes=3).report()
+    report = play(step_change(CULPRIT), commit_space(), max_probes=3).report()
     assert not report.is_finished and report.summary.startswith("Not finished:") and report.exit_status == 3
 
 
 def test_report_fixed_before_keeps_the_reason() -> None:
-    solved = play(step_change(CULPRIT), space(), max_probes=9)
+    solved = play(step_change(CULPRIT), commit_space(), max_probes=9)
     plan = replace(solved.plan, answer=Answer("fixed_before", "the merge base of the two ends is bad already"))
     report = Solved(solved.question, solved.space, plan, solved.probes).report()
     assert report.exit_status == 4 and report.summary.startswith("Fixed before: the merge base")
 
 
-def test_report_pair_names_both_changes() -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
-        is_bad = point.holds(CULPRIT) and point.holds(4)
-        return make_fingerprint(3.4 if is_bad else 3.0, seed=seed, salt="bad" if is_bad else "")
-
-    report = play(behave, space()).report()
-    assert report.status == "isolated" and len(report.culprits[0].changes) == 2
-    assert " together make loss worse" in report.summary
-    assert any("did not hold" in claim.status for claim in report.claims)
-    assert report.culprits[0].conditions[0].startswith("the changes act together")
-
-
 def test_report_culprit_that_cannot_be_undone_says_so() -> None:
-    commits = space()
+    commits = commit_space()
     commits.unbuildable = {Point(24, (), (CULPRIT,)): "conflict in model.py"}
     report = play(step_change(CULPRIT), commits).report()
     assert report.culprits[0].necessary is None and report.culprits[0].sufficient is True
@@ -408,7 +224,7 @@ def test_report_check_reproduce_gives_config_by_hand() -> None:
 
 
 def test_report_coverage_says_what_it_cannot_see() -> None:
-    report = play(step_change(2), space(4)).report()
+    report = play(step_change(2), commit_space(4)).report()
     hidden = " ".join(report.coverage.cannot_see)
     assert "anything after step 40" in hidden and "bugs between ranks" in hidden
     assert "validation loss: no metric was given for it" in hidden and "it ran on CPU" in hidden
@@ -420,7 +236,7 @@ def test_report_warnings_of_probes_come_once() -> None:
         shown = make_fingerprint(3.4 if point.holds(2) else 3.0, seed=seed, salt=str(point.holds(2)))
         return ProbeResult("", shown, warnings=("2 files are Git LFS pointers",))
 
-    report = play(behave, space(4)).report(warnings=("slow disk", "slow disk"))
+    report = play(behave, commit_space(4)).report(warnings=("slow disk", "slow disk"))
     assert report.warnings == ("slow disk", "2 files are Git LFS pointers")
 
 
@@ -432,6 +248,6 @@ def test_report_metric_from_the_log_uses_its_steps_for_curves() -> None:
 
     settings = RunSettings(python="/env/bin/python")
     question = make_question(metric=Metric("val_loss", "last"), settings=settings)
-    report = play(behave, space(4), question).report()
+    report = play(behave, commit_space(4), question).report()
     assert report.curves[0].steps == (0, 20)
     assert not any("validation" in text for text in report.coverage.cannot_see)

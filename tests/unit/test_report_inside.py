@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bisect_train.report import ReportData, describe_descent
-from bisect_train.report.inside import NO_COMMITS, add_clause, explain_inside, list_conditions_inside, parts_inside
+from bisect_train.report import Place, ReportData, describe_descent
+from bisect_train.report.inside import add_clause, explain_inside, list_conditions_inside, parts_inside
 from bisect_train.report.parts import CandidatePart, ChangePart, CulpritPart
 from tests.support.report_cases import FakeSpace, make_commits, play, sha, step_change
 
@@ -21,7 +21,7 @@ def isolated() -> ReportData:
 
 
 def culprit_with(report: ReportData | None, *, reason: str = "") -> CulpritPart:
-    descent = describe_descent(MERGE, report=report, first_parent=FIRST_PARENT, reason=reason)
+    descent = describe_descent(Place("merge", MERGE, FIRST_PARENT), report=report, reason=reason)
     merge = ChangePart("commit", MERGE, "merge the branch")
     return CulpritPart((merge,), 1.0, None, True, True, (), parts_inside(descent, ()), descent)
 
@@ -87,5 +87,7 @@ def test_merge_that_was_not_looked_into_comes_with_the_command_that_does() -> No
     command = f"bisect-train run --good {FIRST_PARENT[:12]} --bad {MERGE[:12]} --no-first-parent"
     assert f"(--no-descend): `{command}`, with the other options" in told
     assert add_clause("Worse", part) == "Worse" and part.inside == ()
-    (told,) = explain_inside([culprit_with(None, reason=NO_COMMITS)])
+    (told,) = explain_inside(
+        [culprit_with(None, reason="that brings in no commit of its own: what its author changed is all there is")]
+    )
     assert "brings in no commit of its own" in told and "bisect-train" not in told

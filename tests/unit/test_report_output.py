@@ -240,7 +240,17 @@ def test_html_shows_curves_belief_proof_and_commands(isolated: ReportData) -> No
         assert part in page.text
     assert 'id="curves"' in text and 'id="posterior"' in text
     assert "git checkout --detach" in page.text
-    assert len(text) < 5_000_000
+    assert len(text.encode()) < 1_500_000
+
+
+def test_html_pictures_are_drawn_by_the_script_in_the_page(isolated: ReportData) -> None:
+    text = render_html(isolated)
+    drawn = re.findall(r'<div id="(\w+)" style="height: \d+px"></div>\n<script>Plotly.newPlot\((.*?)\)</script>', text)
+    assert [name for name, _ in drawn] == ["curves", "posterior"]
+    name, traces, layout, config = json.loads(f"[{drawn[0][1]}]")
+    assert name == "curves" and [trace["name"] for trace in traces] == [curve.label for curve in isolated.curves]
+    assert traces[0]["y"] == list(isolated.curves[0].values) and layout["height"] == 380 and config["responsive"]
+    assert re.search(r"<script>/\*\*\n\* plotly\.js \(basic - minified\) v", text)
 
 
 def test_html_and_text_show_author_and_date_of_the_culprit(isolated: ReportData) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from bisect_train.core.changes import Point
 from bisect_train.core.fingerprint import Fingerprint
-from bisect_train.core.probe import ProbeResult
 from bisect_train.core.verdict import Criterion
 from bisect_train.report import render_html, render_text, report_to_json
 from bisect_train.report.parts import ReportData
-from tests.support.report_cases import FakeSpace, make_commits, make_failure, make_fingerprint, make_question, play
+from tests.support.report_cases import FakeSpace, make_commits, make_fingerprint, make_question, play, unlucky
 
 
 def shifts(effects: dict[int, float]) -> Callable[[Point, int, int], Fingerprint]:
@@ -87,12 +85,34 @@ def test_report_names_the_longest_stretch_that_could_hide_a_repaired_regression(
 
 
 def test_report_of_a_failure_that_comes_and_goes_gives_the_rates() -> None:
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint | ProbeResult:
-        is_unlucky = np.random.default_rng([seed, point.prefix, len(point.plus), len(point.minus)]).random() < 0.6
-        return make_failure("RuntimeError: boom") if point.holds(9) and is_unlucky else make_fingerprint(3.0, seed=seed)
-
-    report = play(behave, FakeSpace(make_commits(20)), make_question(criterion=Criterion.SYMPTOM), max_probes=1500).report()
+    report = play(
+        unlucky(9, rate=0.6), FakeSpace(make_commits(20)), make_question(criterion=Criterion.SYMPTOM), max_probes=1500
+    ).report()
     assert report.status == "isolated" and report.culprits[0].changes[0].id == make_commits(20)[9].id
     assert "every time" not in " ".join(report.explanation)
     assert all(claim.how.startswith("p = ") for claim in report.claims)
     assert "fresh runs with it" in report.summary
+    assert {row.verdict for row in report.probes} == {"failed", "passed"}
+    first = next(row for row in report.probes if row.purpose == "search")
+    rows = [row for row in report.probes if row.point == first.point]
+    num_failed = [sum(row.verdict == "failed" for row in rows[: idx + 1]) for idx in range(len(rows))]
+    assert [row.rate for row in rows] == [f"{num} of {idx + 1} fail" for idx, num in enumerate(num_failed)]
+    assert f">failed, {rows[-1].rate}<" in render_html(report) or f">passed, {rows[-1].rate}<" in render_html(report)
+    assert f"ed, {report.probes[-1].rate}" in _text_of(report)
+
+
+def test_report_of_two_culprits_gives_the_commands_for_each(two: ReportData) -> None:
+    commits = make_commits(20)
+    titles = [part.title for part in two.reproduce[1:]]
+    assert [title.split(" (")[0] for title in titles] == [
+        f"{word} {commits[idx].id[:8]}" for idx in (6, 15) for word in ("Just before", "With")
+    ]
+    for idx, part in zip((5, 6, 14, 15), two.reproduce[1:], strict=True):
+        assert part.lines[0] == f"git checkout --detach {commits[idx].id}"
+
+
+def test_report_of_two_culprits_beside_each_other_makes_their_common_state_once() -> None:
+    report = report_of({9: 0.4, 10: 0.4})
+    assert report.status == "several"
+    titles = [part.title.split(" (")[0] for part in report.reproduce[1:]]
+    assert len(titles) == len({part.lines for part in report.reproduce[1:]}) == 3

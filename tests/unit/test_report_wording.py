@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 
 from bisect_train.changes.space import ChangeSpace
-from bisect_train.core.changes import Point
+from bisect_train.core.changes import DataLink, Point
 from bisect_train.core.fingerprint import EndingKind, Event, Fingerprint, JudgeResult, MetricSeries
-from bisect_train.core.probe import DataLink, ProbeResult, Rung, RunSettings
+from bisect_train.core.probe import ProbeResult, Rung, RunSettings
 from bisect_train.core.question import Limits, Metric
 from bisect_train.report import ReportData
 from bisect_train.report.case import make_case
@@ -21,39 +21,23 @@ from bisect_train.search.terms import Answer, Phase
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.proof import ClaimKind, ClaimResult, ClaimStatus
 from tests.support.report_cases import (
+    CULPRIT,
     Behaviour,
-    FakeSpace,
     Solved,
+    commit_space,
     config_space,
-    make_commits,
     make_failure,
     make_fingerprint,
     make_question,
+    noisy,
     play,
     step_change,
 )
 
-CULPRIT = 13
-
-
-def space(num: int = 24) -> FakeSpace:
-    return FakeSpace(make_commits(num))
-
 
 @pytest.fixture(scope="module")
 def isolated() -> Solved:
-    return play(step_change(CULPRIT), space())
-
-
-def noisy(gap: float) -> Solved:
-    """Runs that never repeat bitwise."""
-
-    def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
-        own = sum(ord(letter) * (idx + 1) for idx, letter in enumerate(f"{point.to_text()}/{seed}/{repeat}"))
-        level = 3.0 + (gap if point.holds(CULPRIT) else 0.0)
-        return make_fingerprint(level, seed=own, salt=f"{point.to_text()}/{repeat}")
-
-    return play(behave, space())
+    return play(step_change(CULPRIT), commit_space())
 
 
 def with_answer(solved: Solved, answer: Answer) -> ReportData:
@@ -74,12 +58,12 @@ def logging(bad_values: tuple[float, ...]) -> Behaviour:
 
 
 def test_first_difference_names_a_metric_of_the_log() -> None:
-    text = play(logging((3.0, 2.5)), space(4)).report().divergence_text
+    text = play(logging((3.0, 2.5)), commit_space(4)).report().divergence_text
     assert "first differ at step 20 in a metric of the log - val_loss: 2.0 against 2.5." in text
 
 
 def test_first_difference_does_not_claim_equality_when_one_log_shows_less() -> None:
-    text = play(logging(()), space(4)).report().divergence_text
+    text = play(logging(()), commit_space(4)).report().divergence_text
     assert "in everything that was recorded" not in text and "2 values of val_loss in good end, none in bad end" in text
 
 
@@ -130,7 +114,7 @@ def test_report_numerics_only_calls_nothing_sick() -> None:
         is_new = point.holds(CULPRIT)
         return make_fingerprint(3.0 + (1e-9 if is_new else 0.0), seed=seed, salt="new" if is_new else "")
 
-    report = play(behave, space(), make_question(any_change=True, limits=Limits(max_seeds=3))).report()
+    report = play(behave, commit_space(), make_question(any_change=True, limits=Limits(max_seeds=3))).report()
     assert report.kind_of_change == "numerics_only"
     told = " ".join([*report.explanation, *(claim.text for claim in report.claims)])
     assert "sick" not in told and "healthy" not in told
@@ -177,7 +161,7 @@ def judging(good: int | None, bad: int) -> Behaviour:
     ],
 )
 def test_failed_judge_is_named_and_not_the_program(statuses: tuple[int | None, int], said: str, remedy: str) -> None:
-    report = play(judging(*statuses), space(4), make_question(settings=JUDGE)).report()
+    report = play(judging(*statuses), commit_space(4), make_question(settings=JUDGE)).report()
     assert report.status == "failed"
     assert report.summary.startswith("The judging command `python judge.py` " + said)
     assert "could not be run" not in report.summary and remedy in report.explanation[0]
@@ -190,7 +174,7 @@ def test_failed_judge_is_named_and_not_the_program(statuses: tuple[int | None, i
 
 def test_judge_does_not_stand_for_a_program_that_crashed() -> None:
     question = make_question(settings=JUDGE)
-    report = play(lambda p, s, r: make_failure("KeyError: 'lr'"), space(4), question).report()
+    report = play(lambda p, s, r: make_failure("KeyError: 'lr'"), commit_space(4), question).report()
     assert "The good end (" in report.summary and "KeyError: 'lr'" in report.summary
 
 
@@ -204,7 +188,7 @@ def test_judge_does_not_stand_for_a_program_that_crashed() -> None:
 )
 @pytest.mark.parametrize("kind", [EndingKind.CRASHED, EndingKind.CANNOT_START])
 def test_failed_end_that_misses_a_file_points_to_untracked_data(message: str, has_remedy: bool, kind: EndingKind) -> None:
-    report = play(lambda p, s, r: make_failure(message, kind=kind), space(4)).report()
+    report = play(lambda p, s, r: make_failure(message, kind=kind), commit_space(4)).report()
     remedy = "A checkout holds the tracked files only: name untracked data under `data: link:` in a recipe"
     assert (remedy in report.explanation[0]) is has_remedy
 
@@ -212,7 +196,7 @@ def test_failed_end_that_misses_a_file_points_to_untracked_data(message: str, ha
 def test_by_hand_makes_the_folder_of_a_link_once() -> None:
     links = (DataLink("/d/x", "data/x"), DataLink("/d/y", "data/y"), DataLink("/d/w", "weights"))
     question = make_question(settings=RunSettings(python="/env/bin/python", links=links))
-    lines = play(step_change(2), space(4), question).report().reproduce[0].lines
+    lines = play(step_change(2), commit_space(4), question).report().reproduce[0].lines
     assert lines[2:] == ("mkdir -p data", "ln -s /d/x data/x", "ln -s /d/y data/y", "ln -s /d/w weights")
 
 
@@ -243,7 +227,7 @@ def inert(gap: float, *, min_effect: float | None = 0.1) -> Solved:
         level = 3.0 + (gap if point.holds(CULPRIT) else 0.0)
         return make_fingerprint(level, seed=0, salt=str(level))
 
-    return play(behave, space(), make_question(min_effect=min_effect))
+    return play(behave, commit_space(), make_question(min_effect=min_effect))
 
 
 def test_inert_seeds_give_no_error_level_and_the_caveat_comes_first() -> None:
@@ -259,7 +243,7 @@ def test_inert_seeds_that_jump_without_the_ends_bits_give_no_error_level() -> No
         level = 3.0 + (0.4 if point.holds(CULPRIT) else 0.0) + 1e-6 * sum(point.holds(idx) for idx in range(24))
         return make_fingerprint(level, seed=0, salt=str(level))
 
-    told = " ".join(play(behave, space(), make_question(min_effect=0.1)).report().explanation)
+    told = " ".join(play(behave, commit_space(), make_question(min_effect=0.1)).report().explanation)
     assert "tested at an error of" not in told and "there is no error level to give" in told
 
 
@@ -295,7 +279,7 @@ def test_too_few_seeds_are_not_called_inseparable_ends() -> None:
 
 
 def test_counts_of_one_are_singular() -> None:
-    one = play(step_change(0), space(1), max_probes=8)
+    one = play(step_change(0), commit_space(1), max_probes=8)
     assert "Of 1 change, " in with_answer(one, Answer("budget", "spent", candidates=((0, 0.9),))).summary
     text = render_standing(replace(one.plan, posterior=(1.0,)), one.space, num_probes=1)  # type: ignore[arg-type]
     assert "1 of 1 change holds 99 %" in text
@@ -310,7 +294,7 @@ def test_flaky_end_is_not_alike_to_itself() -> None:
         is_sick = point.holds(CULPRIT) and seed == 0 and repeat == 0
         return make_failure("RuntimeError: boom") if is_sick else make_fingerprint(3.0, seed=seed)
 
-    summary = play(behave, space()).report().summary
+    summary = play(behave, commit_space()).report().summary
     assert "the bad end fails in 1 of" in summary and "1 of them alike" not in summary
 
 
@@ -329,7 +313,7 @@ def test_help_suggests_no_metric_of_the_recorder_without_steps() -> None:
         shown = make_fingerprint(3.0, seed=own)
         return Fingerprint(shown.ending, (), (MetricSeries("val_loss", (shown.ranks[0].steps[-1].loss or 0.0,)),))
 
-    report = play(behave, space(4), make_question(metric=Metric("val_loss", "last"))).report()
+    report = play(behave, commit_space(4), make_question(metric=Metric("val_loss", "last"))).report()
     told = " ".join(report.explanation)
     assert "What would show more" in told and "grad_norm" not in told
     assert "--metric grad_norm" in " ".join(noisy(0.02).report().explanation)
@@ -352,7 +336,7 @@ def touching(written: dict[str, list[str]], read: list[str]) -> Behaviour:
 
 def test_shared_files_are_warned_of_once_with_the_way_out() -> None:
     cache = [f"/home/ada/cache/{idx}" for idx in range(5)]
-    warnings = play(touching({"good": cache, "bad": []}, cache), space(4)).report().warnings
+    warnings = play(touching({"good": cache, "bad": []}, cache), commit_space(4)).report().warnings
     assert len(warnings) == 1
     assert warnings[0].startswith(
         "probes share /home/ada/cache/0, /home/ada/cache/1, /home/ada/cache/2 and 2 more outside their checkouts: "
@@ -361,8 +345,8 @@ def test_shared_files_are_warned_of_once_with_the_way_out() -> None:
 
 
 def test_files_that_are_only_read_or_only_of_one_probe_are_no_warning() -> None:
-    assert play(touching({"good": [], "bad": []}, ["/data/train.bin"]), space(4)).report().warnings == ()
-    solved = play(touching({"good": [], "bad": []}, []), space(4))
+    assert play(touching({"good": [], "bad": []}, ["/data/train.bin"]), commit_space(4)).report().warnings == ()
+    solved = play(touching({"good": [], "bad": []}, []), commit_space(4))
     alone = solved.probes[0]
     event = Event("outside_files", None, {"written": ["/tmp/once"]})
     ranks = (replace(alone.result.fingerprint.ranks[0], events=(event, event)),)

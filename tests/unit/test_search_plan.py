@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from bisect_train.core.changes import GOOD_END, Point, make_point, point_of_text
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
+from bisect_train.search.attempts import MAX_ATTEMPTS
 from bisect_train.search.plan import make_plan
-from bisect_train.search.proving import MAX_ATTEMPTS
 from bisect_train.search.terms import Known, Phase, Plan, Request, Rules, answer_budget
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
@@ -202,8 +202,8 @@ def test_plan_of_two_independent_changes_does_not_call_one_of_them_necessary() -
 
     world = World(mean_of=lambda point: 10.0 * bad(point), class_of=lambda point: str(bad(point)), seed=4)
     solved = solve(world, rules_of(32))
-    assert solved.answer.status == "candidates"
-    assert 6 in candidates_of(solved)
+    assert (solved.answer.status, sorted(culprits_of(solved))) == ("several", [(6,), (20,)])
+    assert all(culprit.is_necessary is False and culprit.is_sufficient for culprit in solved.answer.culprits)
 
 
 def test_plan_with_conflicts_on_revert_and_apply_rests_on_spread_variants() -> None:

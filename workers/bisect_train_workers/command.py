@@ -64,8 +64,8 @@ def complete_command(spec: ProbeSpec, places: Places) -> list[str]:
     if not command:
         raise CommandError("the training command is empty")
     arguments = use_python(fill_placeholders(command, spec, places), places.python)
-    if spec.rung.ranks > 1 and not has_placeholder(command, "ranks"):
-        return wrap_in_torchrun(arguments, ranks=spec.rung.ranks, places=places)
+    if spec.ranks > 1 and not has_placeholder(command, "ranks"):
+        return wrap_in_torchrun(arguments, ranks=spec.ranks, places=places)
     return arguments
 
 
@@ -76,7 +76,7 @@ def fill_placeholders(command: Sequence[str], spec: ProbeSpec, places: Places) -
         "config": places.config,
         "out": places.out,
         "port": str(places.port),
-        "ranks": str(spec.rung.ranks),
+        "ranks": str(spec.ranks),
         "seed": str(program_seed(spec.seed_idx)),
         "steps": "" if steps is None else str(steps),
     }

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bisect_train.core.probe import DataLink
+from bisect_train.core.changes import DataLink
 from bisect_train_workers.gitcmd import call_git
 
 _LFS_START = "^version https://git-lfs"

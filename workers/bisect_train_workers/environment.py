@@ -68,7 +68,13 @@ class ProbeFolders:
 
 
 def program_environment(
-    spec: ProbeSpec, settings: RunSettings, folders: ProbeFolders, *, port: int, base: Mapping[str, str]
+    spec: ProbeSpec,
+    settings: RunSettings,
+    folders: ProbeFolders,
+    *,
+    port: int,
+    base: Mapping[str, str],
+    overlay: Path | None = None,
 ) -> dict[str, str]:
     """Return the environment of a probe's program.
 
@@ -78,6 +84,7 @@ def program_environment(
         folders: of the probe.
         port: for MASTER_PORT.
         base: the worker's environment.
+        overlay: folder of packages that come before the inherited ones, or None.
     """
     env = clean_environment(base)
     env.update({name: str(settings.threads) for name in _THREAD_VARIABLES})
@@ -96,8 +103,8 @@ def program_environment(
     for name, folder in caches.items():
         env[name] = str(make_folder(folders.base / "caches" / folder))
     env.update(spec.variant.env)
-    env["PYTHONPATH"] = _python_path(env.get("PYTHONPATH", ""), settings.redirect_from, folders)
-    env["PATH"] = _program_path(env.get("PATH", os.defpath), settings.python)
+    env["PYTHONPATH"] = _python_path(env.get("PYTHONPATH", ""), settings.redirect_from, folders, overlay=overlay)
+    env["PATH"] = _program_path(env.get("PATH", os.defpath), settings.python, overlay=overlay)
     return env
 
 
@@ -117,11 +124,11 @@ def clean_environment(base: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _python_path(given: str, redirect_from: str, folders: ProbeFolders) -> str:
-    """Return PYTHONPATH with the recorder first; entries inside the user's repository point to the checkout."""
+def _python_path(given: str, redirect_from: str, folders: ProbeFolders, *, overlay: Path | None) -> str:
+    """Return PYTHONPATH: recorder, overlay, then what was given; entries in the user's repository point to the checkout."""
     kept = [entry for entry in given.split(os.pathsep) if entry and _RAY_CODE not in entry]
     entries = [_redirect(entry, redirect_from, folders.checkout) for entry in kept]
-    return os.pathsep.join([str(folders.recorder), *entries])
+    return os.pathsep.join([str(folders.recorder), *([str(overlay)] if overlay else []), *entries])
 
 
 def _redirect(entry: str, redirect_from: str, checkout: Path) -> str:
@@ -133,7 +140,11 @@ def _redirect(entry: str, redirect_from: str, checkout: Path) -> str:
     return entry
 
 
-def _program_path(given: str, python: str) -> str:
-    """Return PATH with the caller's interpreter's folder first, so that `torchrun` and scripts find it too."""
+def _program_path(given: str, python: str, *, overlay: Path | None) -> str:
+    """Return PATH with the caller's interpreter's folder first, so that `torchrun` and scripts find it too.
+
+    Programs of laid packages come before those of the inherited ones.
+    """
     folder = str(Path(python).parent)
-    return os.pathsep.join([folder, *(entry for entry in given.split(os.pathsep) if entry != folder)])
+    first = [str(overlay / "bin"), folder] if overlay and (overlay / "bin").is_dir() else [folder]
+    return os.pathsep.join([*first, *(entry for entry in given.split(os.pathsep) if entry != folder)])

@@ -189,8 +189,8 @@ def _find_warnings(probe: PreparedProbe, evidence: Evidence) -> list[str]:
     if evidence.outcome.dropped_bytes:
         found.append(f"{evidence.outcome.dropped_bytes:,} bytes of the program's output were not kept")
     world_size = max((process.world_size for process in evidence.ranks.values()), default=0)
-    if world_size and world_size != probe.job.spec.rung.ranks:
-        found.append(f"the program ran with {world_size} ranks, not the {probe.job.spec.rung.ranks} that were asked for")
+    if world_size and world_size != probe.job.spec.ranks:
+        found.append(f"the program ran with {world_size} ranks, not the {probe.job.spec.ranks} that were asked for")
     written = sorted({path for process in evidence.processes for path in process.written_outside})
     if written:
         more = f" (+{len(written) - 1} more)" if len(written) > 1 else ""

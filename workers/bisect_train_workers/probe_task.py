@@ -6,6 +6,7 @@ It knows nothing of Ray. What happened to the user's program is data in the resu
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -26,6 +27,7 @@ from bisect_train_workers.mirror import Mirror, PackLoader
 from bisect_train_workers.node import NodeError, NodeHome, disk_errors
 from bisect_train_workers.ports import NoPortError, reserve_port
 from bisect_train_workers.probe_folders import take_private_folder
+from bisect_train_workers.probe_packages import ProbePackages, hold_packages, with_environment
 from bisect_train_workers.probe_run import LostError, PreparedProbe, ProbeSteps, run_prepared
 from bisect_train_workers.processes import sweep_orphans
 from bisect_train_workers.program import Coordinator, Program, SupervisorLostError, run_to_end
@@ -98,12 +100,20 @@ def _run_on_node(job: ProbeJob, context: TaskContext) -> ProbeSteps:
 def _run_in(
     folders: environment.ProbeFolders, job: ProbeJob, locks: tuple[int, ...], *, port: int, context: TaskContext
 ) -> ProbeSteps:
-    try:
-        probe = _prepare(job, folders, locks, port=port, context=context)
-        yield from _run_setup(probe)
-    except (CannotStartError, command.CommandError) as error:
-        return _cannot_start(job, str(error))
-    return (yield from run_prepared(probe))
+    with contextlib.ExitStack() as held:
+        try:
+            yield from _tell_packages(job)
+            packages = held.enter_context(hold_packages(context.home, job, folders.checkout))
+            probe = _prepare(packages.job, folders, (*locks, *packages.lock_fds), packages, port=port, context=context)
+            yield from _run_setup(probe)
+        except (CannotStartError, command.CommandError) as error:
+            return _cannot_start(job, str(error))
+        return with_environment((yield from run_prepared(probe)), packages)
+
+
+def _tell_packages(job: ProbeJob) -> Generator[ExecutorEvent, None, None]:
+    if job.spec.variant.packages:
+        yield ProbeProgress(job.id, "packages")
 
 
 def _keep(result: ProbeResult, folders: environment.ProbeFolders, context: TaskContext) -> ProbeResult:
@@ -127,6 +137,7 @@ def _prepare(
     job: ProbeJob,
     folders: environment.ProbeFolders,
     lock_fds: tuple[int, ...],
+    packages: ProbePackages,
     *,
     port: int,
     context: TaskContext,
@@ -142,7 +153,9 @@ def _prepare(
         probe_id=job.id,
         argv=command.complete_command(job.spec, places),
         cwd=folders.checkout,
-        env=environment.program_environment(job.spec, job.settings, folders, port=port, base=os.environ),
+        env=environment.program_environment(
+            job.spec, job.settings, folders, port=port, base=os.environ, overlay=packages.overlay
+        ),
         log=folders.log,
         records=folders.records,
         timeout_s=job.settings.timeout_s,

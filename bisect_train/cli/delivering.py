@@ -1,0 +1,58 @@
+"""Where results go: the verdict on the terminal, the files that were asked for; the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from bisect_train.cli.desk import Desk
+from bisect_train.cli.options import Output
+from bisect_train.core.errors import MachineError
+from bisect_train.report import ReportData, render_html, render_text, report_to_json
+from bisect_train.store.contract import StoredBisection
+
+
+def make_console(output: Output) -> Console:
+    """Return the console for results: no colours when asked, or when the output is no terminal."""
+    return Console(no_color=output.no_color or None, highlight=False, soft_wrap=False)
+
+
+def deliver(report: ReportData, console: Console, *, output: Output) -> int:
+    """Print the verdict and write the files that were asked for; return the exit status."""
+    console.print(render_text(report))
+    data = report_to_json(report)
+    if output.json is not None:
+        write_text(output.json, json.dumps(data, indent=2) + "\n")
+    if output.out is not None:
+        write_text(output.out / "report.json", json.dumps(data, indent=2) + "\n")
+        write_text(output.out / "report.html", render_html(report))
+        if not output.quiet:
+            console.print(f"report: {output.out / 'report.html'}")
+    return report.exit_status
+
+
+def deliver_as_stored(desk: Desk, stored: StoredBisection, console: Console, *, output: Output) -> int:
+    """Print an answer that an earlier version of the tool gave and that today's rules would want more runs for."""
+    answer = stored.answer or {}
+    console.print(answer.get("summary", ""), markup=False)
+    console.print(
+        f"(answered by an earlier version; `bisect-train resume {stored.id}` adds what today's rules ask for)", markup=False
+    )
+    for place in (output.json, output.out and output.out / "report.json"):
+        if place:
+            write_text(place, json.dumps(answer, indent=2) + "\n")
+    finished = [event for event in desk.store.events(stored.id) if event.kind == "finished"]
+    return int(finished[-1].data.get("exit_status", 0)) if finished else 0
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file beside its place and rename it. Raises MachineError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".tmp")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}", hint="choose another place with --json or --out") from None

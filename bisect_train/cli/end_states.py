@@ -1,0 +1,237 @@
+"""What the two ends have beside commits and configs, from options: variables, packages, data, launch settings."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from dotenv import dotenv_values
+from packaging.utils import canonicalize_name
+
+from bisect_train.changes.data import digest_path
+from bisect_train.changes.packages import read_packages
+from bisect_train.changes.repository import Repository
+from bisect_train.changes.tree_files import read_file
+from bisect_train.cli.options import Asked
+from bisect_train.core.changes import DataLink, FilePatch, digest_of
+from bisect_train.core.errors import InputError
+from bisect_train.core.probe import EnvironmentSettings
+from bisect_train.core.question import ConfigEnd, ConfigHold, DataEnd, EndState, Range
+from bisect_train.recipe import Recipe
+from bisect_train.recipe.wire import inside_checkout
+
+
+def end_states(asked: Asked, links: Sequence[DataLink]) -> tuple[EndState, EndState]:
+    """Return what each end has of its own.
+
+    Args:
+        asked: the options.
+        links: the recipe's data links, with absolute sources; `--good-data` and `--bad-data` take their places.
+    Raises:
+        InputError: a file cannot be read, an option has no partner, a place is given twice.
+    """
+    good_data, bad_data = _data_ends(asked, links)
+    good_packages, bad_packages = (_packages_of(paths) for paths in (asked.good_env, asked.bad_env))
+    if bool(good_packages) != bool(bad_packages):
+        missing, given = ("--bad-env", "--good-env") if good_packages else ("--good-env", "--bad-env")
+        raise InputError(f"{given} lists packages, {missing} does not", hint="give the lists of both ends")
+    good = EndState(env=_variables_of(asked.good_env), packages=good_packages, data=good_data)
+    bad = EndState(
+        env=_variables_of(asked.bad_env),
+        packages=bad_packages,
+        data=bad_data,
+        command=_bad_command(asked),
+        ranks=asked.bad_ranks,
+    )
+    return good, bad
+
+
+def has_end_states(asked: Asked) -> bool:
+    """Return whether the ends differ in more than their commits, as far as options say."""
+    more = (
+        asked.good_config,
+        asked.good_env,
+        asked.bad_env,
+        asked.good_data,
+        asked.bad_data,
+        asked.bad_command,
+        asked.bad_ranks,
+    )
+    return any(more)
+
+
+def held_configs(
+    hold: ConfigHold, path: str, repository: Repository, commits: Range
+) -> tuple[ConfigEnd | None, ConfigEnd | None]:
+    """Return what the repository's config file is at the two ends, for a question in which it does not travel.
+
+    Raises:
+        InputError: there is no such file at an end.
+    """
+    if not path:
+        raise InputError(f"--hold-config {hold.value} needs a config file in the repository", hint="name it with --config FILE")
+    good, bad = (_file_at(repository, commit, path) for commit in (commits.goods[0], commits.bad))
+    if hold is ConfigHold.SPLIT:
+        return good, bad
+    held = good if hold is ConfigHold.GOOD else bad
+    return held, held
+
+
+def _file_at(repository: Repository, commit: str, path: str) -> ConfigEnd:
+    text = read_file(repository.git, commit, path)
+    if text is None:
+        raise InputError(
+            f"{path}: commit {commit[:12]} has no such text file, so it cannot be held",
+            hint="name the path that both ends have, or leave out --hold-config",
+        )
+    return ConfigEnd(f"{path} at {commit[:12]}", FilePatch(path.rsplit("/", 1)[-1], text))
+
+
+def environment_settings(asked: Asked, recipe: Recipe, python: str) -> EnvironmentSettings:
+    """Return how packages are made available.
+
+    Raises:
+        InputError: packages differ, but the recipe says that the environment is only inherited.
+    """
+    given = recipe.environment
+    differs = bool(given.files or asked.good_env or asked.bad_env)
+    if given.mode == "inherit" and differs:
+        raise InputError(
+            f"{recipe.path}: environment.mode is inherit, so no package is ever laid over it",
+            hint="take `mode: inherit` out of the recipe, or the lists of packages out of the question",
+        )
+    base = Path(asked.repo)
+    links = tuple(_place(text, base) for text in (*given.find_links, *asked.find_links))
+    folders = [Path(link) for link in links if "://" not in link]
+    digests = [digest_path(folder) for folder in folders] if differs else []
+    return EnvironmentSettings(
+        mode="uv" if given.mode == "uv" else "overlay",
+        find_links=links,
+        index=asked.index_url or given.index,
+        digest=digest_of(digests) if digests else "",
+        files=given.files,
+        installed=_installed(python) if given.files else (),
+    )
+
+
+def package_repos(asked: Asked, recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """Return (canonical name, absolute folder) of the packages' repositories.
+
+    Raises:
+        InputError: not NAME=DIR, or no such folder.
+    """
+    found = {name: _place(folder, Path(asked.repo)) for name, folder in recipe.environment.package_repos}
+    for text in asked.package_repo:
+        name, equals, folder = text.partition("=")
+        if not equals or not name or not folder:
+            raise InputError(f"--package-repo {text}: this is not NAME=DIR", hint="for example --package-repo peft=../peft")
+        found[name] = str(Path(folder).expanduser().absolute())
+    for name, folder in found.items():
+        if not Path(folder).is_dir():
+            raise InputError(f"the repository of {name}: {folder} is no folder", hint="clone it, then name the clone")
+    return tuple(sorted((canonicalize_name(name), folder) for name, folder in found.items()))
+
+
+def _place(text: str, base: Path) -> str:
+    """Return a folder as an absolute path; an address stays as it is."""
+    return text if "://" in text else str((base / Path(text).expanduser()).absolute())
+
+
+def _installed(python: str) -> tuple[str, ...]:
+    """Return `name==version` of every distribution that an interpreter has.
+
+    Raises:
+        InputError: it cannot be started.
+    """
+    code = (
+        "import importlib.metadata as m, json\n"
+        "print(json.dumps(sorted({(d.metadata['Name'], d.version) for d in m.distributions() if d.metadata['Name']})))"
+    )
+    result = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    if result.returncode != 0:
+        said = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.returncode}"]
+        raise InputError(f"{python} cannot say which packages it has: {said[0]}", hint="name another one with --python")
+    return tuple(f"{canonicalize_name(name)}=={version}" for name, version in json.loads(result.stdout))
+
+
+def is_dotenv(path: Path) -> bool:
+    """Return whether a file's name says that it holds environment variables."""
+    return path.suffix == ".env" or path.name.startswith(".env")
+
+
+def _variables_of(paths: Sequence[Path]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for path in filter(is_dotenv, paths):
+        for name, value in dotenv_values(stream=io.StringIO(_read(path)), interpolate=False).items():
+            if value is None:
+                raise InputError(f"{path}: {name} has no value", hint=f"write {name}=VALUE, or {name}= for an empty one")
+            if name.startswith("BISECT_TRAIN_") or name in ("PYTHONPATH", "PYTHONHASHSEED"):
+                raise InputError(f"{path}: {name} belongs to the tool", hint="take it out of the file")
+            found[name] = value
+    return tuple(sorted(found.items()))
+
+
+def _packages_of(paths: Sequence[Path]) -> tuple[str, ...]:
+    pins = {}
+    for path in paths:
+        if not is_dotenv(path):
+            pins.update(read_packages(path))
+    return tuple(pin.requirement for pin in pins.values())
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path}: cannot be read: {reason}", hint="give a file of NAME=VALUE lines") from None
+
+
+def _bad_command(asked: Asked) -> tuple[str, ...]:
+    if asked.bad_command is None:
+        return ()
+    try:
+        command = tuple(shlex.split(asked.bad_command))
+    except ValueError as error:
+        raise InputError(
+            f"--bad-command {asked.bad_command!r} cannot be read: {error}", hint="quote it as for a shell"
+        ) from None
+    if not command:
+        raise InputError("--bad-command is empty", hint="give the whole command of the bad end in one argument")
+    return command
+
+
+def _data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, ...], tuple[DataEnd, ...]]:
+    common = {link.target: link.source for link in links}
+    given = [_sources_of(option, texts) for option, texts in (("--good-data", asked.good_data), ("--bad-data", asked.bad_data))]
+    targets = sorted({*given[0], *given[1]})
+    ends: list[list[DataEnd]] = [[], []]
+    for target in targets:
+        for end, sources, option in zip(ends, given, ("--good-data", "--bad-data"), strict=True):
+            source = sources.get(target) or common.get(target)
+            if source is None:
+                hint = f"give {option} {target}=PATH, or link {target} in the recipe"
+                raise InputError(f"the data of only one end are known for {target}", hint=hint)
+            end.append(DataEnd(DataLink(source, target), digest_path(Path(source))))
+    return tuple(ends[0]), tuple(ends[1])
+
+
+def _sources_of(option: str, texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        target, equals, source = text.partition("=")
+        if not equals or not source or not target:
+            raise InputError(f"{option} {text}: this is not TARGET=PATH", hint=f"for example {option} data/corpus=/data/v2")
+        try:
+            place = inside_checkout(PurePosixPath(target).as_posix())
+        except ValueError as error:
+            raise InputError(f"{option} {text}: {error}", hint="the target is a path in the checkout") from None
+        if place in found:
+            raise InputError(f"{option} {text}: {place} was given before", hint="give each place once")
+        found[place] = str(Path(source).expanduser().absolute())
+    return found

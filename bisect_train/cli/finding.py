@@ -1,0 +1,36 @@
+"""Finds what was not named: the recipe, the interpreter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from bisect_train.cli.options import Asked
+from bisect_train.core.errors import InputError
+from bisect_train.recipe import Recipe, load_recipe
+
+DEFAULT_RECIPE = "bisect-train.yaml"
+
+
+def find_recipe(asked: Asked, root: Path) -> Recipe:
+    """Return the recipe that was named, the one at the repository's root, or an empty one."""
+    if asked.recipe is not None:
+        return load_recipe(asked.recipe)
+    default = root / DEFAULT_RECIPE
+    return load_recipe(default) if default.is_file() else Recipe()
+
+
+def find_python(named: str | None) -> str:
+    """Return the interpreter of the caller: the one named, that of the active environment, else the tool's own."""
+    if named:
+        found = shutil.which(named)
+        if not found:
+            raise InputError(f"no such interpreter: {named!r}", hint="--python takes the path of a python executable")
+        return str(Path(found).absolute())
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        active = Path(os.environ.get(name, "/nonexistent")) / "bin" / "python"
+        if active.exists():
+            return str(active)
+    return sys.executable

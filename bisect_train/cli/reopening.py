@@ -1,0 +1,96 @@
+"""A stored bisection rebuilt from its observations, and its report; nothing is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bisect_train.changes.repository import Repository
+from bisect_train.changes.space import ChangeSpace, build_space
+from bisect_train.cli.descending import Whole, look_into, total_cost
+from bisect_train.cli.desk import Desk, find_bisection
+from bisect_train.coordinator.contradiction import contradicted_marks
+from bisect_train.coordinator.limits import question_in_force
+from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, load_state, results_that_count
+from bisect_train.core.changes import point_of_text
+from bisect_train.core.question import Question
+from bisect_train.report import ChangePart, Cost, DescentPart, ReportData, build_report
+from bisect_train.report.byfixup import warn_of_fixups
+from bisect_train.report.byperson import warn_of_person, warn_of_priors
+from bisect_train.search.terms import Plan
+from bisect_train.store.contract import Store, StoredBisection
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A stored bisection with everything that its reports need; nothing is run."""
+
+    stored: StoredBisection
+    question: Question
+    space: ChangeSpace
+    state: StoredState
+    plan: Plan
+
+
+def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
+    """Return a stored bisection, rebuilt from its observations.
+
+    Raises:
+        InputError: there is none, or its repository is gone.
+    """
+    stored = find_bisection(desk.store, id_or_prefix)
+    question = question_in_force(desk.store, stored)
+    space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
+    state = load_state(desk.store, stored.id, question)
+    return Reopened(stored, question, space, state, state.plan(question, space))
+
+
+def report_of(desk: Desk, reopened: Reopened) -> ReportData:
+    """Return the report of a stored bisection as its observations give it today."""
+    descents = descents_of(desk, reopened)
+    cost_data = (reopened.stored.answer or {}).get("cost", {})
+    cost = Cost(
+        probes=int(cost_data.get("probes") or len(reopened.state.probes)),
+        cached=int(cost_data.get("cached") or 0),
+        wall_s=float(cost_data.get("wall_s") or 0.0),
+        gpu_s=float(cost_data.get("gpu_s") or 0.0),
+    )
+    if not cost_data:
+        cost = total_cost(cost, descents)  # a stored answer has counted them
+    inside = inside_of(reopened.plan, reopened.space)
+    return build_report(
+        reopened.stored,
+        reopened.question,
+        reopened.space,
+        reopened.plan,
+        reopened.state.probes,
+        cost=cost,
+        inside=inside,
+        descents=descents,
+        warnings=warnings_of(reopened.plan, reopened.question, reopened.space, desk.store, reopened.stored.id),
+    )
+
+
+def descents_of(desk: Desk, reopened: Reopened) -> tuple[DescentPart, ...]:
+    """Return what is stored of the inside of the merges that a bisection has named; asks and runs nothing."""
+    whole = Whole(desk.store, desk.home, reopened.stored.id, reopened.question, reopened.space, reopened.plan.answer)
+    return look_into(whole, report_part=lambda child: report_of(desk, reopen(desk, child)), may_ask=False)
+
+
+def inside_of(plan: Plan, space: ChangeSpace) -> tuple[ChangePart, ...]:
+    """Return the files that the commits of the first culprit touch."""
+    culprits = plan.answer.culprits if plan.answer else ()
+    files = [path for idx in (culprits[0].changes if culprits else ()) for path in space.files_of(idx)]
+    return tuple(ChangePart("file", path, path) for path in dict.fromkeys(files))
+
+
+def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store, bisection_id: str) -> tuple[str, ...]:
+    """Return what a reader must know about an answer beside the answer."""
+    stale = "results of earlier bisections were dropped: the same run shows something else today (data, or the machine)"
+    events = store.events(bisection_id)
+    is_stale = any(event.kind == REUSE_DISTRUSTED for event in events)
+    points = [point_of_text(probe.spec["point"]) for probe in results_that_count(store, bisection_id)] if space.fixups else []
+    state = load_state(store, bisection_id, question)
+    contradicted = contradicted_marks(state.marks, state.observations, plan.ends, question.metric)
+    by_hand = (*warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
+    return (*by_hand, *warn_of_fixups(plan, space, points), *([stale] if is_stale else []))

@@ -1,0 +1,182 @@
+"""What a coordinator knows: observations, results that it may take over, what a person said; stored before it is used.
+
+Results are known by key. One of this bisection answers every request whose point gives the same variant; one of another
+bisection counts until a fresh repeat contradicts such a result, which drops all of them. What was taken back never counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import count
+
+from bisect_train.coordinator.contradiction import contradicted_marks
+from bisect_train.coordinator.events import CoordinatorEvent, MarkContradicted, ProbeDone, ProbeGone
+from bisect_train.coordinator.observing import (
+    REUSE_DISTRUSTED,
+    load_state,
+    observe,
+    observe_lost,
+    request_of,
+    spec_of_request,
+)
+from bisect_train.coordinator.person import (
+    GIVEN_UP,
+    RESULT_SHARED,
+    TakenBack,
+    events_that_count,
+    is_foreign,
+    request_of_spec,
+    taken_back,
+)
+from bisect_train.coordinator.trust import has_foreign_judge, is_contradicted, is_reusable
+from bisect_train.core.changes import Point, Variant
+from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec, probe_key
+from bisect_train.core.question import Question
+from bisect_train.core.verdict import VerdictKind
+from bisect_train.search.terms import Known, Request
+from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store
+from bisect_train.verdict.end_terms import Ends
+from bisect_train.verdict.outcome import Observation
+
+
+class Knowledge:
+    """What is known of one bisection.
+
+    Args:
+        question: what was asked.
+        bisection_id: where observations are stored.
+        store: events and results; the caller holds the bisection's lock.
+        facts: of the machine that runs the probes.
+        listener: told what happens.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        *,
+        bisection_id: str,
+        store: Store,
+        facts: MachineFacts,
+        listener: Callable[[CoordinatorEvent], None],
+    ) -> None:
+        self._question = question
+        self._id = bisection_id
+        self._store = store
+        self._facts = facts
+        self._tell = listener
+        self._observations: list[Observation] = []
+        self._unbuildable: dict[Point, str] = {}
+        self._marks: dict[int, VerdictKind] = {}
+        self._contradicted: set[int] = set()
+        self._own_results: dict[str, ProbeResult] = {}
+        self._reused: set[Request] = set()
+        self._trusts_reuse = True
+        self._taken_back = TakenBack()
+        self.num_probes = 0
+        self.num_reused = 0
+
+    def load(self) -> None:
+        """Take over what earlier coordinators of this bisection observed."""
+        stored = load_state(self._store, self._id, self._question, facts=self._facts)
+        self._unbuildable.update(stored.unbuildable)
+        self._observations.extend(stored.observations)
+        self._own_results.update((probe.key, probe.result) for probe in stored.probes)
+        self._marks.update(stored.marks)
+        events = self._store.events(self._id)
+        kinds = Counter(event.kind for event in events)
+        self.num_probes, self.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
+        self._trusts_reuse = not kinds[REUSE_DISTRUSTED]
+        self._taken_back = taken_back(events)
+        reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if is_foreign(event))
+        self._reused.update(reused if self._trusts_reuse else ())
+
+    def known(self, in_flight: list[Request], slots: int) -> Known:
+        """Return it in the terms of the search."""
+        return Known(self._observations, self._unbuildable, in_flight, slots, self._marks)
+
+    def key_of(self, request: Request, spec: ProbeSpec) -> str:
+        """Return the probe's identity; repeats and proofs are fresh in each bisection, and so is what was taken back."""
+        is_fresh = request.repeat > 0 or request.attempt > 0 or has_foreign_judge(self._question.settings)
+        is_fresh |= not (self._trusts_reuse and self._question.limits.reuse)
+        gone = self._taken_back
+        for num in count(gone.num_times.get(request, 0)):
+            scope = f"{self._id}/again-{num}" if num else self._id if is_fresh else ""
+            key = probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
+            if key not in gone.keys:
+                break
+        return key
+
+    def has_result(self, key: str) -> bool:
+        """Return whether a result is known already that can stand for a run of this bisection."""
+        if key in self._own_results:
+            return True
+        result = self._store.find_result(key)
+        return result is not None and is_reusable(result, self._question.settings)
+
+    def take_known(self, key: str, request: Request, variant: Variant) -> bool:
+        """Take a result that is known already, of this bisection for the same variant, or of another; False if none is."""
+        own = self._own_results.get(key)
+        if own is not None:
+            self._share(key, request, variant)
+            self._observe(key, request, own, is_reused=True)
+            return True
+        result = self._store.find_result(key)
+        if result is None or not is_reusable(result, self._question.settings):
+            return False
+        self._store.reuse_result(self._id, key, self._spec_of(request, variant))
+        self.num_reused += 1
+        self._reused.add(request)
+        self._observe(key, request, result, is_reused=True)
+        return True
+
+    def take_result(self, result: ProbeResult, requests: Iterable[Request], variant: Variant) -> None:
+        """Store the result of a probe that has run, and take it for each request that it answers."""
+        first, *others = requests
+        key = result.job_id
+        self._store.save_result(self._id, key, result, spec=self._spec_of(first, variant))
+        self.num_probes += 1
+        self._observe(key, first, result, is_reused=False)
+        for request in others:
+            self._share(key, request, variant)
+            self._observe(key, request, result, is_reused=True)
+
+    def give_up(self, request: Request, variant: Variant, reason: str) -> None:
+        """Store that a probe was lost too often: its request has no verdict."""
+        self._store.append(self._id, GIVEN_UP, {**self._spec_of(request, variant), "reason": reason})
+        self._observations.append(observe_lost(request, reason))
+
+    def note_unbuildable(self, request: Request, reason: str) -> None:
+        """Store that a point cannot be built."""
+        self._store.append(self._id, "unbuildable", {"point": request.point.to_text(), "reason": reason})
+        self._unbuildable[request.point] = reason
+        self._tell(ProbeGone("", request, reason))
+
+    def tell_contradicted(self, ends: Ends) -> None:
+        """Tell of each mark, once, that its version's runs show the opposite."""
+        for found in contradicted_marks(self._marks, self._observations, ends, self._question.metric):
+            if found.version not in self._contradicted:
+                self._contradicted.add(found.version)
+                self._tell(MarkContradicted(found))
+
+    def _spec_of(self, request: Request, variant: Variant) -> dict[str, object]:
+        return spec_of_request(request, variant, self._facts, self._question)
+
+    def _share(self, key: str, request: Request, variant: Variant) -> None:
+        """Store that one result answers another request too: two points with the same files are one variant."""
+        self._store.append(self._id, RESULT_SHARED, {"key": key, "spec": self._spec_of(request, variant)})
+
+    def _observe(self, key: str, request: Request, result: ProbeResult, *, is_reused: bool) -> None:
+        self._own_results[key] = result
+        observation = observe(request, result.fingerprint, self._question)
+        self._observations.append(observation)
+        self._tell(ProbeDone(key, observation, result, is_reused))
+        if self._reused and is_contradicted(observation, self._observations, self._reused):
+            self._distrust_reused()
+
+    def _distrust_reused(self) -> None:
+        """Drop what earlier bisections observed: a fresh repeat gave other bits, so something outside git has changed."""
+        self._store.append(self._id, REUSE_DISTRUSTED, {})
+        self._trusts_reuse = False
+        self._observations = [run for run in self._observations if request_of(run) not in self._reused]
+        self._reused.clear()
