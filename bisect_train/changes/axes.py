@@ -15,6 +15,7 @@ from bisect_train.core.changes import Change, ChangeKind, DataLink, FilePatch, d
 from bisect_train.core.question import DataEnd, EndState
 
 OVERRIDES = "{overrides}"
+PYTHON, IMAGE = "python (interpreter)", "container image"
 RANKS = "ranks"
 """Id of the launch change that is the number of processes."""
 
@@ -32,6 +33,8 @@ class Draft:
         packages: exact requirements that differ between the ends.
         data: by target.
         ranks: processes, or None for the rung's.
+        python, interpreter: see `core.changes.Variant`.
+        launcher: arguments before the whole command.
     """
 
     command: tuple[str, ...]
@@ -42,6 +45,9 @@ class Draft:
     packages: tuple[str, ...] = ()
     data: tuple[DataEnd, ...] = ()
     ranks: int | None = None
+    python: str = ""
+    interpreter: str = ""
+    launcher: tuple[str, ...] = ()
 
     @property
     def full_command(self) -> tuple[str, ...]:
@@ -172,6 +178,29 @@ class LaunchAxis:
         ranks = self._ranks[any(change.id == RANKS for change in chosen)]
         arguments = [change for change in chosen if change.id != RANKS]
         return replace(draft, command=self._diff.render(arguments), ranks=None if ranks == self._usual else ranks)
+
+
+class InterpreterAxis:
+    """The interpreter and the container image, each a change."""
+
+    is_ordered = False
+
+    def __init__(self, good: EndState, bad: EndState, *, launcher: Sequence[str]) -> None:
+        self._ends, self._launcher = (good, bad), tuple(launcher)
+        found = []
+        if (good.python, good.interpreter) != (bad.python, bad.interpreter):
+            before, after = (end.interpreter.split(" ")[0] or "the usual one" for end in self._ends)
+            found.append(Change(ChangeKind.ENV, PYTHON, f"{PYTHON}: {before} -> {after}", f"{good.python} -> {bad.python}"))
+        if good.image != bad.image:
+            found.append(Change(ChangeKind.ENV, IMAGE, f"{IMAGE}: {good.image or 'none'} -> {bad.image or 'none'}"))
+        self.changes = tuple(found)
+
+    def apply(self, draft: Draft, chosen: Sequence[Change]) -> Draft:
+        """Return the draft with its interpreter and its launcher."""
+        ids = {change.id for change in chosen}
+        python_end, image = self._ends[PYTHON in ids], self._ends[IMAGE in ids].image
+        launcher = tuple(part.replace("{image}", image) for part in self._launcher)
+        return replace(draft, python=python_end.python, interpreter=python_end.interpreter, launcher=launcher)
 
 
 def _say(env: Mapping[str, str], name: str) -> str:

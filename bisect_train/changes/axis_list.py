@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bisect_train.changes.axes import Axis, ConfigAxis, DataAxis, EnvAxis, LaunchAxis, TreeConfigAxis
+from bisect_train.changes.axes import Axis, ConfigAxis, DataAxis, EnvAxis, InterpreterAxis, LaunchAxis, TreeConfigAxis
 from bisect_train.changes.config import diff_configs
 from bisect_train.changes.history import commit_range
 from bisect_train.changes.package_axis import PackageAxis, PackageCommitAxis, ReleaseAxis
@@ -35,13 +35,14 @@ def free_axes(repository: Repository, question: Question) -> tuple[Axis, ...]:
 def _axes(repository: Repository, question: Question) -> Iterator[Axis]:
     good, bad = question.good_state, question.bad_state
     inside = question.inside
-    yield PackageAxis(good.packages, bad.packages)
+    yield PackageAxis(good.packages, bad.packages, is_whole=question.settings.environment.mode == "uv")
     if inside.package_repo:
         yield _package_commits(repository, question)
     elif inside.package:
         yield ReleaseAxis(inside.package, inside.releases)
     yield DataAxis(good, bad)
     yield EnvAxis(good, bad, common=question.env)
+    yield InterpreterAxis(good, bad, launcher=question.launcher)
     yield LaunchAxis(good, bad, command=question.command, ranks=question.rung.ranks)
     yield from _config_axes(question)
 

@@ -198,6 +198,7 @@ def _overrides_for(good: HydraEnd, values: dict[Any, Any], wanted: dict[Any, Any
     Raises:
         RecipeError: none were found.
     """
+    composer = _Composer(good)
     problem: RecipeError | None = None
     for is_whole in (False, True):
         overrides: tuple[str, ...] = ()
@@ -206,8 +207,8 @@ def _overrides_for(good: HydraEnd, values: dict[Any, Any], wanted: dict[Any, Any
             for _ in range(_MAX_PINS):
                 if is_same(now, wanted):
                     return overrides
-                overrides += _more_overrides(good, overrides, now, wanted, is_whole=is_whole)
-                now = compose_hydra(good.config_dir, good.config_name, (*good.overrides, *overrides))
+                overrides += _more_overrides(composer, overrides, now, wanted, is_whole=is_whole)
+                now = composer.compose(overrides)
             if is_same(now, wanted):
                 return overrides
         except RecipeError as error:
@@ -221,7 +222,7 @@ def _overrides_for(good: HydraEnd, values: dict[Any, Any], wanted: dict[Any, Any
 
 
 def _more_overrides(
-    good: HydraEnd, given: tuple[str, ...], now: dict[Any, Any], wanted: dict[Any, Any], *, is_whole: bool
+    composer: _Composer, given: tuple[str, ...], now: dict[Any, Any], wanted: dict[Any, Any], *, is_whole: bool
 ) -> tuple[str, ...]:
     """Return overrides for what still differs: leaf by leaf, but whole top-level keys where Hydra refuses that."""
     keys = [key for key in {**now, **wanted} if not is_same(now.get(key, ABSENT), wanted.get(key, ABSENT))]
@@ -229,21 +230,46 @@ def _more_overrides(
         return tuple(item for key in keys for item in _whole_overrides(key, now, wanted))
     leaves = {key: tuple(_leaf_overrides(key, now, wanted)) for key in keys}
     together = tuple(item for items in leaves.values() for item in items)
-    if _is_accepted(good, (*given, *together)):
+    if composer.accepts((*given, *together)):
         return together
     return tuple(
         item
         for key, items in leaves.items()
-        for item in (items if _is_accepted(good, (*given, *items)) else _whole_overrides(key, now, wanted))
+        for item in (items if composer.accepts((*given, *items)) else _whole_overrides(key, now, wanted))
     )
 
 
-def _is_accepted(good: HydraEnd, overrides: Sequence[str]) -> bool:
-    try:
-        compose_hydra(good.config_dir, good.config_name, (*good.overrides, *overrides))
-    except RecipeError:
-        return False
-    return True
+class _Composer:
+    """Composes one end with more overrides, each list once."""
+
+    def __init__(self, end: HydraEnd) -> None:
+        self._end = end
+        self._known: dict[tuple[str, ...], dict[Any, Any] | RecipeError] = {}
+
+    def compose(self, overrides: tuple[str, ...]) -> dict[Any, Any]:
+        """Return the values.
+
+        Raises:
+            RecipeError: Hydra refuses the overrides.
+        """
+        if overrides not in self._known:
+            try:
+                end = self._end
+                self._known[overrides] = compose_hydra(end.config_dir, end.config_name, (*end.overrides, *overrides))
+            except RecipeError as error:
+                self._known[overrides] = error
+        known = self._known[overrides]
+        if isinstance(known, RecipeError):
+            raise known
+        return known
+
+    def accepts(self, overrides: tuple[str, ...]) -> bool:
+        """Return whether Hydra takes the overrides."""
+        try:
+            self.compose(overrides)
+        except RecipeError:
+            return False
+        return True
 
 
 def _leaf_overrides(key: Any, now: dict[Any, Any], wanted: dict[Any, Any]) -> Iterator[str]:

@@ -25,20 +25,19 @@ from bisect_train.core.errors import InputError, UnbuildableError
 class PackageAxis:
     """Packages whose versions differ, each a change.
 
-    Raises:
-        InputError: a package of one end cannot be laid over an environment.
+    Args:
+        good, bad: requirements of the ends.
+        is_whole: whether all packages are laid, those that do not differ too (an environment of its own).
     """
 
     is_ordered = False
 
-    def __init__(self, good: Sequence[str], bad: Sequence[str]) -> None:
-        self._diff = diff_packages(pins_of(good), pins_of(bad))
-        for name, reason in self._diff.unlayable():
-            raise InputError(
-                f"the package {name} differs between the ends, and cannot be tried: {reason}",
-                hint="take it out of both lists of packages",
-            )
+    def __init__(self, good: Sequence[str], bad: Sequence[str], *, is_whole: bool = False) -> None:
+        left, right = pins_of(good), pins_of(bad)
+        self._diff = diff_packages(left, right)
         self.changes = self._diff.changes
+        differing = {change.id for change in self.changes}
+        self._common = tuple(pin.requirement for name, pin in left.items() if is_whole and name not in differing)
 
     def versions_of(self, change: Change) -> tuple[str, str]:
         """Return a package's versions at the two ends, "" where an end has no exact one."""
@@ -47,7 +46,7 @@ class PackageAxis:
 
     def apply(self, draft: Draft, chosen: Sequence[Change]) -> Draft:
         """Return the draft with the packages that differ, each at one end's version."""
-        return replace(draft, packages=_joined(draft.packages, self._diff.pins(chosen)))
+        return replace(draft, packages=_joined(draft.packages, (*self._common, *self._diff.pins(chosen))))
 
 
 class ReleaseAxis:

@@ -272,6 +272,9 @@ class ChangeSpace:
             packages=draft.packages,
             links=draft.links,
             ranks=draft.ranks,
+            python=draft.python,
+            interpreter=draft.interpreter,
+            launcher=draft.launcher,
         )
 
     def _draft(self, chosen: Iterable[Change], packages: tuple[str, ...]) -> Draft:

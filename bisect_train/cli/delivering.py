@@ -10,7 +10,7 @@ from rich.console import Console
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.options import Output
 from bisect_train.core.errors import MachineError
-from bisect_train.report import ReportData, render_html, render_text, report_to_json
+from bisect_train.report import ReportData, render_html, render_text, report_to_json, smallest_patch
 from bisect_train.store.contract import StoredBisection
 
 
@@ -28,6 +28,8 @@ def deliver(report: ReportData, console: Console, *, output: Output) -> int:
     if output.out is not None:
         write_text(output.out / "report.json", json.dumps(data, indent=2) + "\n")
         write_text(output.out / "report.html", render_html(report))
+        if patch := smallest_patch(report):
+            write_bytes(output.out / "culprit.patch", patch.encode("utf-8", "surrogateescape"))
         if not output.quiet:
             console.print(f"report: {output.out / 'report.html'}")
     return report.exit_status
@@ -49,10 +51,15 @@ def deliver_as_stored(desk: Desk, stored: StoredBisection, console: Console, *, 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file beside its place and rename it. Raises MachineError."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file beside its place and rename it. Raises MachineError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(path.name + ".tmp")
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(data)
         beside.replace(path)
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}", hint="choose another place with --json or --out") from None

@@ -28,7 +28,7 @@ def ask_difference(
     """
     recipe = find_recipe(asked, repository.root)
     links = recipe.links_from(repository.root)
-    good_state, bad_state = end_states(asked, links)
+    good_state, bad_state = end_states(asked, recipe, links)
     own = {item.link.target for item in good_state.data}
     common = tuple(link for link in links if link.target not in own)
     python = find_python(asked.python)
@@ -54,6 +54,7 @@ def ask_difference(
         bad_state=bad_state,
         hold=hold,
         package_repos=package_repos(asked, recipe),
+        launcher=recipe.launcher,
         only=asked.only,
         exclude=asked.exclude,
     )

@@ -13,6 +13,7 @@ from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.delivering import deliver, make_console
 from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk
+from bisect_train.cli.idle import find_idle_keys
 from bisect_train.cli.options import Output
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
 from bisect_train.cli.reopening import inside_of, reopen, report_of, warnings_of
@@ -122,6 +123,9 @@ def _answer(bench: _Bench, bisection_id: str, question: Question, space: ChangeS
         ended = coordinator.run()
     whole = Whole(store, bench.desk.home, bisection_id, question, space, ended.answer)
     descents = look_into(whole, report_part=lambda child: _answer_part(bench, child, bisection_id), may_ask=True)
+    find_idle_keys(
+        store, bisection_id, question, space, ended.plan_with_answer, home=bench.desk.home, executor=bench.executor(question)
+    )
     refuse_changed_data(question, "while its probes ran, so they cannot be compared")
     report = _report_of(store, bisection_id, question, space, ended, descents=descents)
     store.append(bisection_id, "finished", {"answer": report_to_json(report), "exit_status": report.exit_status})

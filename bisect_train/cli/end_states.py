@@ -14,9 +14,10 @@ from dotenv import dotenv_values
 from packaging.utils import canonicalize_name
 
 from bisect_train.changes.data import digest_path
-from bisect_train.changes.packages import read_packages
+from bisect_train.changes.packages import Pin, diff_packages, read_packages
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.tree_files import read_file
+from bisect_train.cli.finding import find_python
 from bisect_train.cli.options import Asked
 from bisect_train.core.changes import DataLink, FilePatch, digest_of
 from bisect_train.core.errors import InputError
@@ -26,43 +27,71 @@ from bisect_train.recipe import Recipe
 from bisect_train.recipe.wire import inside_checkout
 
 
-def end_states(asked: Asked, links: Sequence[DataLink]) -> tuple[EndState, EndState]:
+def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple[EndState, EndState]:
     """Return what each end has of its own.
 
     Args:
         asked: the options.
+        recipe: whose launcher says where an image goes.
         links: the recipe's data links, with absolute sources; `--good-data` and `--bad-data` take their places.
     Raises:
         InputError: a file cannot be read, an option has no partner, a place is given twice.
     """
     good_data, bad_data = _data_ends(asked, links)
-    good_packages, bad_packages = (_packages_of(paths) for paths in (asked.good_env, asked.bad_env))
+    pins = [_pins_of(paths, asked.repo) for paths in (asked.good_env, asked.bad_env)]
+    for name, reason in diff_packages(*pins).unlayable() if all(pins) else ():
+        raise InputError(
+            f"the package {name} differs between the ends, and cannot be tried: {reason}",
+            hint="take it out of both lists of packages",
+        )
+    good_packages, bad_packages = (tuple(pin.requirement for pin in found.values()) for found in pins)
     if bool(good_packages) != bool(bad_packages):
         missing, given = ("--bad-env", "--good-env") if good_packages else ("--good-env", "--bad-env")
         raise InputError(f"{given} lists packages, {missing} does not", hint="give the lists of both ends")
-    good = EndState(env=_variables_of(asked.good_env), packages=good_packages, data=good_data)
+    if (asked.good_image or asked.bad_image) and not any("{image}" in part for part in recipe.launcher):
+        raise InputError(
+            "a container image was named, but no launcher says how to start it",
+            hint='for example `launcher: [apptainer, exec, --bind, /data, "{image}"]` in the recipe',
+        )
+    pythons = _interpreters(asked)
+    good = EndState(
+        env=_variables_of(asked.good_env),
+        packages=good_packages,
+        data=good_data,
+        python=pythons[0][0],
+        interpreter=pythons[0][1],
+        image=asked.good_image,
+    )
     bad = EndState(
         env=_variables_of(asked.bad_env),
         packages=bad_packages,
         data=bad_data,
         command=_bad_command(asked),
         ranks=asked.bad_ranks,
+        python=pythons[1][0],
+        interpreter=pythons[1][1],
+        image=asked.bad_image,
     )
     return good, bad
 
 
+def _interpreters(asked: Asked) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return path and description of each end's interpreter where they differ, else ("", "") twice."""
+    if asked.bad_python is None:
+        return ("", ""), ("", "")
+    paths = (find_python(asked.python), find_python(asked.bad_python))
+    return (paths[0], _describe(paths[0])), (paths[1], _describe(paths[1]))
+
+
+def _describe(python: str) -> str:
+    version = _ask_python(python, "import platform; print(platform.python_version())").strip()
+    return f"{version} {digest_of(list(_installed(python)))}"
+
+
 def has_end_states(asked: Asked) -> bool:
     """Return whether the ends differ in more than their commits, as far as options say."""
-    more = (
-        asked.good_config,
-        asked.good_env,
-        asked.bad_env,
-        asked.good_data,
-        asked.bad_data,
-        asked.bad_command,
-        asked.bad_ranks,
-    )
-    return any(more)
+    files = (asked.good_config, asked.good_env, asked.bad_env, asked.good_data, asked.bad_data)
+    return any((*files, asked.bad_command, asked.bad_ranks, asked.bad_python, asked.bad_image, asked.good_image))
 
 
 def held_configs(
@@ -115,7 +144,7 @@ def environment_settings(asked: Asked, recipe: Recipe, python: str) -> Environme
         index=asked.index_url or given.index,
         digest=digest_of(digests) if digests else "",
         files=given.files,
-        installed=_installed(python) if given.files else (),
+        installed=_installed(python) if given.files and given.mode != "uv" else (),
     )
 
 
@@ -152,11 +181,21 @@ def _installed(python: str) -> tuple[str, ...]:
         "import importlib.metadata as m, json\n"
         "print(json.dumps(sorted({(d.metadata['Name'], d.version) for d in m.distributions() if d.metadata['Name']})))"
     )
-    result = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    if result.returncode != 0:
-        said = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.returncode}"]
-        raise InputError(f"{python} cannot say which packages it has: {said[0]}", hint="name another one with --python")
-    return tuple(f"{canonicalize_name(name)}=={version}" for name, version in json.loads(result.stdout))
+    return tuple(f"{canonicalize_name(name)}=={version}" for name, version in json.loads(_ask_python(python, code)))
+
+
+def _ask_python(python: str, code: str) -> str:
+    """Return what an interpreter prints. Raises InputError where it cannot be started."""
+    failure = ""
+    try:
+        result = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        if result.returncode:
+            failure = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[-1]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        failure = str(error)
+    if failure:
+        raise InputError(f"the interpreter {python} cannot be used: {failure}", hint="name another one with --python")
+    return result.stdout
 
 
 def is_dotenv(path: Path) -> bool:
@@ -176,12 +215,13 @@ def _variables_of(paths: Sequence[Path]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-def _packages_of(paths: Sequence[Path]) -> tuple[str, ...]:
-    pins = {}
+def _pins_of(paths: Sequence[Path], repo: Path) -> dict[str, Pin]:
+    pins: dict[str, Pin] = {}
     for path in paths:
         if not is_dotenv(path):
-            pins.update(read_packages(path))
-    return tuple(pin.requirement for pin in pins.values())
+            is_inside = path.resolve().is_relative_to(repo.resolve())
+            pins |= read_packages(path, root=repo if is_inside else None)
+    return pins
 
 
 def _read(path: Path) -> str:

@@ -74,6 +74,9 @@ class Asked:
     bad_data: tuple[str, ...] = ()
     bad_command: str | None = None
     bad_ranks: int | None = None
+    bad_python: str | None = None
+    good_image: str = ""
+    bad_image: str = ""
     hold_config: str = "travel"
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -246,6 +249,10 @@ def end_options(function: F) -> F:
             click.option("--bad-command", metavar="TEXT", help="Training command of the bad end, in one argument: what differs"
                          " from the one behind -- are changes."),
             click.option("--bad-ranks", type=click.IntRange(min=1), metavar="N", help="Processes per probe of the bad end."),
+            click.option("--bad-python", metavar="PATH", help="Interpreter of the bad end; --python is that of the good end."),
+            click.option("--good-image", default="", metavar="IMAGE", help="Container image of the good end, for {image} in the"
+                         " recipe's launcher; name it by digest."),
+            click.option("--bad-image", default="", metavar="IMAGE", help="Container image of the bad end."),
             click.option("--only", multiple=True, type=kinds,
                          help="Search only changes of this kind; the others are as the bad end has them. May be repeated."),
             click.option("--exclude", multiple=True, metavar="CHANGE",

@@ -9,6 +9,7 @@ from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk, find_bisection
+from bisect_train.cli.idle import warn_of_idle_keys
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, load_state, results_that_count
@@ -92,5 +93,5 @@ def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store
     points = [point_of_text(probe.spec["point"]) for probe in results_that_count(store, bisection_id)] if space.fixups else []
     state = load_state(store, bisection_id, question)
     contradicted = contradicted_marks(state.marks, state.observations, plan.ends, question.metric)
-    by_hand = (*warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
+    by_hand = (*warn_of_idle_keys(events), *warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
     return (*by_hand, *warn_of_fixups(plan, space, points), *([stale] if is_stale else []))

@@ -17,7 +17,8 @@ from bisect_train.core.errors import InputError
 @click.argument("bisection", default="last", metavar="[ID]")
 @output_options
 def command(bisection: str, **values: Any) -> int:
-    """Print the verdict of a stored bisection; with --out, write report.html and report.json.
+    """Print the verdict of a stored bisection; with --out, write report.html, report.json and, where a
+    commit was split, culprit.patch.
 
     \b
     Examples:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.knowledge import Knowledge
+from bisect_train.coordinator.observing import request_of
 from bisect_train.core.changes import Point
 from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.probe import ProbeSpec
@@ -53,9 +54,10 @@ class Costs:
         if not self._can_reuse or len(versions) > MAX_LOOKUPS:
             return {}
         taken: dict[int, set[int]] = {}
-        for run in (*known.observations, *known.in_flight):
-            if run.attempt == 0 and run.point.is_prefix:
-                taken.setdefault(run.point.prefix, set()).add(run.seed_idx)
+        begun = [*map(request_of, known.observations), *known.in_flight]
+        for request in begun:
+            if request.attempt == 0 and request.point.is_prefix:
+                taken.setdefault(request.point.prefix, set()).add(request.seed_idx)
         return {version: 0.0 for version in versions.tolist() if self._is_known(version, taken.get(version, set()))}
 
     def _is_known(self, version: int, taken: set[int]) -> bool:

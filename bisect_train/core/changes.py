@@ -146,6 +146,9 @@ class Variant:
         packages: exact requirements (`toyopt==2.0`) that lie before the inherited environment, by name.
         links: data of its own; each takes the place of a link of the settings with the same target.
         ranks: processes of a probe, where the variant says so; None takes the rung's.
+        python: absolute path of the interpreter, where the variant says so; "" takes the settings'.
+        launcher: arguments that stand before the whole command, such as those that start a container.
+        interpreter: digest of what `python` has installed, "" with the settings' interpreter.
     """
 
     tree: str
@@ -159,6 +162,9 @@ class Variant:
     packages: tuple[str, ...] = ()
     links: tuple[DataLink, ...] = ()
     ranks: int | None = None
+    python: str = ""
+    launcher: tuple[str, ...] = ()
+    interpreter: str = ""
     id: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -177,7 +183,13 @@ def _digest_variant(variant: Variant) -> str:
         variant.data,
     ]
     # where data lie is no part of what they are: `data` is the digest of their content
-    more = {"packages": list(variant.packages), "ranks": variant.ranks}
+    more = {
+        "packages": list(variant.packages),
+        "ranks": variant.ranks,
+        "python": variant.python,
+        "launcher": list(variant.launcher),
+        "interpreter": variant.interpreter,
+    }
     return digest_of([*parts, more] if any(more.values()) else parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bisect_train.core.changes import DataLink, Variant, digest_of
 from bisect_train.core.fingerprint import Fingerprint
@@ -194,6 +194,13 @@ class ProbeJob:
     settings: RunSettings
     repo: str
     packs: tuple[Pack, ...] = ()
+
+    def with_own_settings(self) -> ProbeJob:
+        """Return the job with settings that have the interpreter and the data of its variant."""
+        variant = self.spec.variant
+        own = {link.target for link in variant.links}
+        links = (*(link for link in self.settings.links if link.target not in own), *variant.links)
+        return replace(self, settings=replace(self.settings, python=variant.python or self.settings.python, links=links))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,9 @@ class EndState:
         data: its data, by target.
         command: its training command, where the ends differ in it; () takes the question's.
         ranks: its processes per probe, where the ends differ in it; None takes the rung's.
+        python: its interpreter (absolute path), where the ends differ in it; "" takes the settings'.
+        interpreter: what `python` is: version, then a digest of what is installed; "" without it.
+        image: container image that `{image}` in the launcher stands for, or "".
     """
 
     env: tuple[tuple[str, str], ...] = ()
@@ -61,6 +64,9 @@ class EndState:
     data: tuple[DataEnd, ...] = ()
     command: tuple[str, ...] = ()
     ranks: int | None = None
+    python: str = ""
+    interpreter: str = ""
+    image: str = ""
 
     @staticmethod
     def of_json(data: dict[str, Any]) -> EndState:
@@ -71,6 +77,9 @@ class EndState:
             data=tuple(DataEnd(DataLink(**item["link"]), item["digest"]) for item in data["data"]),
             command=tuple(data["command"]),
             ranks=data["ranks"],
+            python=data["python"],
+            interpreter=data["interpreter"],
+            image=data["image"],
         )
 
 
@@ -190,6 +199,7 @@ class Question:
         left_out: keys of changes that are not searched either: everything has them as the good end does.
         inside: what is split, in a question about the inside of a change.
         package_repos: (name, folder) of clones of packages' repositories.
+        launcher: arguments that stand before the whole command; `{image}` in them is the end's container image.
     """
 
     kind: str
@@ -221,6 +231,7 @@ class Question:
     left_out: tuple[str, ...] = ()
     inside: Inside = Inside()
     package_repos: tuple[tuple[str, str], ...] = ()
+    launcher: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""
@@ -247,7 +258,7 @@ class Question:
             kept[name] = EndState.of_json(data[name]) if name in data else EndState()
         kept["hold"] = ConfigHold(data.get("hold", "travel"))
         kept["inside"] = Inside(**_tuples(data.get("inside", {})))
-        kept |= {name: tuple(data.get(name, ())) for name in ("only", "exclude", "left_out")}
+        kept |= {name: tuple(data.get(name, ())) for name in ("only", "exclude", "left_out", "launcher")}
         kept["package_repos"] = tuple((pair[0], pair[1]) for pair in data.get("package_repos", ()))
         return Question(**kept)
 

@@ -248,6 +248,7 @@ def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
         private=tuple(wire.private),
         exempt_seeds=tuple(wire.seeds.exempt),
         judge=tuple(wire.judge or ()),
+        launcher=tuple(wire.launcher),
     )
 
 

@@ -119,6 +119,7 @@ class Recipe:
         private: environment variables whose folders become private to each probe.
         exempt_seeds: seeds that are never shifted.
         judge: judging command, or ().
+        launcher: arguments that stand before the whole command, such as those that start a container; or ().
     """
 
     path: str = ""
@@ -133,6 +134,7 @@ class Recipe:
     private: tuple[str, ...] = ()
     exempt_seeds: tuple[int, ...] = ()
     judge: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
 
     def links_from(self, repo: Path) -> tuple[DataLink, ...]:
         """Return the data links with absolute sources; relative ones start at the repository, `~` at home."""

@@ -218,6 +218,7 @@ class RecipeWire(WireModel):
     private: list[Variable] = []
     seeds: SeedsWire = SeedsWire()
     judge: Command | None = None
+    launcher: list[str] = []
 
 
 LATER_KEYS = frozenset({"restart", "when"})

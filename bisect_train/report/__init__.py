@@ -3,7 +3,7 @@
 from bisect_train.report.compare import render_compare
 from bisect_train.report.data import build_report
 from bisect_train.report.html import render_html
-from bisect_train.report.inside import Place, describe_descent
+from bisect_train.report.inside import Place, describe_descent, smallest_patch
 from bisect_train.report.live import LiveView
 from bisect_train.report.parts import ChangePart, Cost, DescentPart, ReportData
 from bisect_train.report.text import render_text
@@ -22,4 +22,5 @@ __all__ = [
     "render_html",
     "render_text",
     "report_to_json",
+    "smallest_patch",
 ]

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from bisect_train.report.figures import curves_figure, script_of_plotly, strip_figure
+from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
 from bisect_train.report.words import KIND_NAMES, say_count, say_number, say_seconds, say_share, say_spread
 
@@ -38,6 +39,7 @@ def _template() -> Template:
         "share": say_share,
         "count": say_count,
         "short": _short_id,
+        "patch": lambda report: printable_patch(smallest_patch(report)),
     }
     environment.globals |= {"say_spread": say_spread, "kind_names": {kind.value: name for kind, name in KIND_NAMES.items()}}
     return environment.get_template("report.html.j2")

@@ -75,8 +75,19 @@ def describe_descent(place: Place, *, report: ReportData | None, reason: str = "
         num_steps=report.num_steps,
         cost=report.cost,
         by_hand=by_hand,
-        patch=report.patch,
+        patch=smallest_patch(report),
     )
+
+
+def smallest_patch(report: ReportData) -> str:
+    """Return the smallest patch that was proved to do it, onto the parent of its commit; "" where no commit was split."""
+    deeper = (part.descent.patch for part in report.culprits if part.descent is not None)
+    return report.patch or next(filter(None, deeper), "")
+
+
+def printable_patch(patch: str) -> str:
+    """Return a patch for a person: bytes that are no text are shown as a question mark."""
+    return patch.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _say_searched(place: Place, report: ReportData) -> str:

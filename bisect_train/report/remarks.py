@@ -37,6 +37,13 @@ def _say_remark(case: Case, remark: Remark, named: set[int]) -> str:
     if remark.kind is RemarkKind.UNEXPLAINED:
         is_told = any(remark.first <= idx < remark.last for idx in named)
         return "" if is_told else f"It does not explain the whole gap: {where} it becomes worse{size}, too{share}."
+    if remark.kind is RemarkKind.EITHER_ENOUGH:
+        return "Each of them is enough by itself: only without all of them is the bad end healthy."
+    if remark.kind is RemarkKind.COUPLED:
+        return "These can only be changed together: no state with some of them and without the others could be run."
+    if remark.kind is RemarkKind.NEEDS:
+        needed = label_change(case.space.changes[remark.first], width=LABEL_WIDTH)
+        return f"It cannot be run alone: it needs {needed}, which is no cause by itself."
     if remark.kind is RemarkKind.NOT_NARROWED:
         return f"Something else makes it worse{size}: {where}; no single change could be isolated there ({remark.reason})."
     return f"No further worsening could be proved {where}."

@@ -14,11 +14,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
 from bisect_train.report.words import say_count, say_number, say_seconds, say_share
 
 NUM_PROBE_ROWS = 12
 NUM_CANDIDATES = 10
+NUM_PATCH_LINES = 40
 COMMAND_WIDTH = 76
 _WORDS = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
 SUCCESS_STYLE, OPEN_STYLE = "bold green", "bold yellow"
@@ -48,6 +50,8 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
         sections.append(("What could be the one", _candidates(report)))
     if report.claims:
         sections.append(("The proof, by fresh runs", _claims(report)))
+    if patch := smallest_patch(report):
+        sections.append(("The smallest patch that does it", Text(_shorten_patch(patch))))
     if report.divergence_text:
         sections.append(("First difference", Text(report.divergence_text)))
     if report.ends_story:
@@ -59,6 +63,15 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
     sections.append(("By hand", _by_hand(report)))
     sections.append(("Cost", Text(_cost(report))))
     return sections
+
+
+def _shorten_patch(patch: str) -> str:
+    lines = printable_patch(patch).splitlines()
+    if len(lines) <= NUM_PATCH_LINES:
+        return "\n".join(lines)
+    return "\n".join(
+        [*lines[:NUM_PATCH_LINES], f"and {len(lines) - NUM_PATCH_LINES} more lines: --out DIR writes culprit.patch"]
+    )
 
 
 def _sentences(sentences: Sequence[str]) -> RenderableType:

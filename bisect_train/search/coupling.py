@@ -37,7 +37,7 @@ COUPLING = -2
 FEW = 8  # changes whose singles are tried at once
 MAX_RUNS_OF_SET = 3
 MAX_RUNS_PER_CHANGE, MORE_RUNS = 4, 32  # of one stretch: so many for each of its changes, and so many more
-CANDIDATE_MASS = 0.99
+CANDIDATE_MASS = 0.95
 DECIDED = (VerdictKind.GOOD, VerdictKind.BAD)
 Items = tuple[int, ...]
 
@@ -130,26 +130,22 @@ def _waiting(plan: Plan, wanted: Sequence[Request]) -> Plan:
 
 
 def find_stretch(rules: Rules, known: Known, plan: Plan) -> tuple[int, int] | None:
-    """Return the good and the bad version around candidates that are all free and none of which could be told apart."""
+    """Return the last good and the first bad version around candidates that are all free and that no version tells apart."""
     if plan.answer is None or plan.answer.status in PROVED or not plan.posterior:
         return None
+    if plan.answer.status != "candidates":  # a drift, an end that could not be tested
+        return None
     chosen = credible_changes(np.asarray(plan.posterior), mass=CANDIDATE_MASS)
-    low, high = chosen[0], chosen[-1] + 1
-    if high - low < 2 or low < rules.first_free or _is_last_word(plan):
+    kinds = {version: item.verdict for version, item in plan.evidence.items()}
+    kinds |= {0: VerdictKind.GOOD, rules.num_changes: VerdictKind.BAD}
+    low = max(version for version, kind in kinds.items() if kind is VerdictKind.GOOD and version <= chosen[0])
+    high = min(version for version, kind in kinds.items() if kind is VerdictKind.BAD and version > chosen[-1])
+    if high - low < 2 or low < rules.first_free:
         return None
-    kinds = {version: item.verdict for version, item in plan.evidence.items()} | {0: VerdictKind.GOOD}
-    kinds |= {rules.num_changes: VerdictKind.BAD}
-    blocked = {version for version in rules.skipped if low < version < high}
-    blocked |= {point.prefix for point in known.unbuildable if point.is_prefix and low < point.prefix < high}
-    inside = {version: kind for version, kind in kinds.items() if low < version < high}
-    if any(kind is not VerdictKind.UNTESTABLE for kind in inside.values()) or not (inside or blocked):
-        return None
-    return (low, high) if (kinds.get(low), kinds.get(high)) == (VerdictKind.GOOD, VerdictKind.BAD) else None
-
-
-def _is_last_word(plan: Plan) -> bool:
-    """Return whether the answer is no open search: a drift, an end that could not be tested, a budget."""
-    return plan.answer is None or plan.answer.status != "candidates"
+    blocked = {version for version, kind in kinds.items() if kind is VerdictKind.UNTESTABLE} | rules.skipped
+    blocked |= {point.prefix for point in known.unbuildable if point.is_prefix}
+    is_decided = any(low < version < high and kind in DECIDED for version, kind in kinds.items())
+    return (low, high) if not is_decided and any(low < version < high for version in blocked) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,11 @@ def find_partner(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
         return replace(plan, phase=Phase.PARTNER, wanted=found.wanted)
     if not found.is_complete:
         return None
+    checked = _without_on_the_way(rules, known, plan, found.named, change, attempt=attempt)
+    if wanted := proof_requests(checked, rules, known, attempt, change):
+        return replace(plan, phase=Phase.PARTNER, wanted=wanted)
+    if any(result.status is not ClaimStatus.HELD for result in checked):
+        return None
     if len(grown.members) == len(found.named) == 2:
         if wanted := _cells_missing(rules, known, found.named, grown.breaks, attempt=attempt, change=change):
             return replace(plan, phase=Phase.PARTNER, wanted=wanted)
@@ -183,6 +188,22 @@ def find_partner(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
     culprit = Culprit(found.named, probability, claims, is_necessary, None if found.needed else True)
     answer = Answer("isolated", _say_isolated(len(found.named)), culprits=(culprit,), remarks=remarks_on_needed(found.needed))
     return replace(plan, phase=Phase.DONE, claims=(*plan.claims, *found.claims, grown.breaks), answer=answer)
+
+
+def _without_on_the_way(
+    rules: Rules, known: Known, plan: Plan, named: tuple[int, ...], change: int, *, attempt: int
+) -> list[ClaimResult]:
+    """Return whether a state between the change and the bad end heals without each member, where failures come and go.
+
+    A state whose own rate of failures is odd makes an innocent change look needed, or `change` look as if it needed another:
+    one more comparison, between states that no other claim rests on, is asked for each of them.
+    """
+    if not plan.ends.is_flaky:
+        return []
+    sick = make_point((change + 1 + rules.num_changes) // 2)
+    claims = [Claim(ClaimKind.HEALS, make_point(sick.prefix, minus=(idx,)), sick) for idx in named]
+    runs = proof_runs(rules, known, [sick, *(claim.healthy for claim in claims)], attempt)
+    return [examine_claim(claim, runs, plan.ends, rules.ends.metric, attempt=attempt) for claim in claims]
 
 
 def remarks_on_needed(needed: tuple[int, ...]) -> tuple[Remark, ...]:
@@ -198,13 +219,15 @@ def _say_isolated(num_members: int) -> str:
 def _cells_missing(
     rules: Rules, known: Known, pair: tuple[int, ...], breaks: ClaimResult, *, attempt: int, change: int
 ) -> tuple[Request, ...]:
-    """Return the runs that the table of a pair lacks: each change alone on the seeds of both together, if it can run."""
+    """Return the runs that the table of a pair lacks: all three states with a change on the same seeds, those that can run."""
     usable = [
         point
         for point in (make_point(0, plus=(idx,)) for idx in pair)
         if point not in known.unbuildable and not _is_broken(rules, known, point, breaks, attempt)
     ]
-    return fresh_requests(dict.fromkeys(usable, breaks.num_seeds), known, attempt, change)
+    cells = [*usable, breaks.claim.sick]
+    num_seeds = max(sum(run.attempt == attempt for run in known.at(point)) for point in cells)
+    return fresh_requests(dict.fromkeys(cells, num_seeds), known, attempt, change)
 
 
 def _is_broken(rules: Rules, known: Known, point: Point, breaks: ClaimResult, attempt: int) -> bool:

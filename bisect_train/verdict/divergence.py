@@ -27,7 +27,7 @@ from bisect_train.core.fingerprint import Fingerprint, MetricSeries, RankRecord,
 SLOWER_FACTOR = 1.5  # chosen, not measured: well above what a shared machine does to the median of equal steps
 MEMORY_FACTOR = 1.2  # chosen, not measured
 SAME_NORM_SHARE = 1e-5  # two ways to add up one norm in single precision agree to this share
-_UNCOMPARED_FACTS = frozenset({"executable", "channel", "recorder"})
+_UNCOMPARED_FACTS = frozenset({"executable", "channel", "recorder", "environment"})  # of laid packages their effect tells
 
 
 class Stage(str, Enum):

@@ -188,11 +188,13 @@ def rows_of_dependencies(num_problems: int) -> Iterator[str]:
 
 GAPS = (4.0, 6.0, 8.0, 12.0)
 NUM_SMALL = 32
-SHAPES = ("one", "pair", "triple", "two", "coupled", "invalid", "two blocks", "null")
+SHAPES = ("one", "pair", "triple", "two", "pair or one", "coupled", "invalid", "two blocks", "null")
+OFFSETS = {"bits": 0.0, "4 to 12 sd": 0.0, "4 to 12 sd, offsets 0.3": 0.3}
 
 
-def calibration_case(shape: str, seed: int, *, is_noisy: bool) -> tuple[World, SetProblem, Rules]:
-    """Return a problem with 32 changes: its world, the truth, and the rules."""
+def calibration_case(shape: str, seed: int, mode: str) -> tuple[World, SetProblem, Rules]:
+    """Return a problem with 32 changes: its world, the truth, and the rules; `mode` is one of OFFSETS."""
+    is_noisy = mode != "bits"
     rng = np.random.default_rng(6_000_000 + seed)
     mixed = str(rng.choice(["one", "pair", "two"]))
     kind = {"coupled": "pair", "invalid": "one", "two blocks": mixed, "null": "one"}.get(shape, shape)
@@ -209,6 +211,7 @@ def calibration_case(shape: str, seed: int, *, is_noisy: bool) -> tuple[World, S
         mean_of=lambda point: gap * problem.is_bad(point.holds),
         is_broken=lambda point: problem.is_invalid(point.holds),
         class_of=class_of,
+        offset_sd=OFFSETS[mode],
         seed=seed,
     )
     num_ordered = NUM_SMALL // 2 if shape == "two blocks" else 0
@@ -217,20 +220,17 @@ def calibration_case(shape: str, seed: int, *, is_noisy: bool) -> tuple[World, S
 
 def rows_of_calibration(num_problems: int) -> Iterator[str]:
     """Yield how often whole bisections name somebody who is none of the culprits, and how complete the answers are."""
-    for is_noisy in (False, True):
+    for mode in OFFSETS:
         for shape in SHAPES:
-            counts: Counter[str] = Counter()
-            for seed in range(num_problems):
-                counts[_verdict_on(shape, seed, is_noisy=is_noisy)] += 1
+            counts = Counter(_verdict_on(shape, seed, mode) for seed in range(num_problems))
             low, high = clopper_pearson(counts["wrong"], num_problems)
             withheld = ", ".join(f"{num} {name}" for name, num in counts.items() if name not in ("all", "some", "wrong")) or "0"
-            setting = f"{shape}, {'4 to 12 sd' if is_noisy else 'bits'}"
             wrong = f"{counts['wrong']} ({low:.2%} to {high:.2%})"
-            yield f"{setting} | {num_problems} | {counts['all']} | {counts['some']} | {wrong} | {withheld}"
+            yield f"{shape}, {mode} | {num_problems} | {counts['all']} | {counts['some']} | {wrong} | {withheld}"
 
 
-def _verdict_on(shape: str, seed: int, *, is_noisy: bool) -> str:
-    world, problem, rules = calibration_case(shape, seed, is_noisy=is_noisy)
+def _verdict_on(shape: str, seed: int, mode: str) -> str:
+    world, problem, rules = calibration_case(shape, seed, mode)
     answer = solve(world, rules, slots=4, max_probes=MAX_RUNS).answer
     if answer.status not in PROVED:
         return answer.status

@@ -3,8 +3,9 @@
     python -m tests.benchmarks.calibrate RESULTS.jsonl [--problems 1000] [--settings clean,drift] [--processes 2]
 
 Every problem is one line of RESULTS.jsonl; what is there already is not run again, so an interrupted run goes on where it
-stopped, and a larger --problems adds to it. The table at the end counts the answers: right, wrong, and withheld by status. The
-interval is Clopper and Pearson's, 95 %, of wrong answers among all problems. Exit status 1 where more than 1 % are wrong.
+stopped, and a larger --problems adds to it. The table at the end counts the answers: right, wrong, and withheld by status;
+"candidates without it" are lists of candidates in which no true culprit stands. The interval is Clopper and Pearson's, 95 %, of
+wrong answers among all problems. Exit status 1 where more than 1 % are wrong.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def solve_one(job: tuple[str, int]) -> dict[str, Any]:
         "status": answer.status,
         "verdict": verdict,
         "named": named,
+        "is_listed": not case.culprits or bool(case.culprits & {idx for idx, _ in answer.candidates}),
         "phase": solved.plan.phase.value,
         "ends": solved.plan.ends.status.value,
         "probes": solved.num_probes,
@@ -94,8 +96,8 @@ def run_missing(path: Path, jobs: Sequence[tuple[str, int]], num_processes: int)
 
 def rows_of(lines: Sequence[dict[str, Any]], settings: Sequence[str]) -> Iterator[str]:
     """Yield the table, a row for each setting."""
-    yield "| setting | problems | right | wrong (exact 95 %) | withheld | probes, mean |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| setting | problems | right | wrong (exact 95 %) | withheld | candidates without it | probes, mean |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
     for setting in settings:
         own = [line for line in lines if line["setting"] == setting]
         if not own:
@@ -104,9 +106,10 @@ def rows_of(lines: Sequence[dict[str, Any]], settings: Sequence[str]) -> Iterato
         low, high = clopper_pearson(counts["wrong"], len(own))
         statuses = Counter(line["status"] for line in own if line["verdict"] == "withheld")
         withheld = ", ".join(f"{num} {name}" for name, num in statuses.most_common()) or "0"
+        missed = sum(line["status"] == "candidates" and not line.get("is_listed", True) for line in own)
         probes = np.mean([line["probes"] for line in own if "probes" in line] or [0])
         wrong = f"{counts['wrong']} ({low:.2%} to {high:.2%})"
-        yield f"| {setting} | {len(own)} | {counts['right']} | {wrong} | {withheld} | {probes:.0f} |"
+        yield f"| {setting} | {len(own)} | {counts['right']} | {wrong} | {withheld} | {missed} | {probes:.0f} |"
 
 
 def main() -> int:

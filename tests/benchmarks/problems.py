@@ -122,10 +122,16 @@ class SetProblem:
 
     @staticmethod
     def draw(num: int, kind: str, seed: int, *, num_needs: int = 0) -> SetProblem:
-        """Return a problem of a kind: one, pair, triple, or two (independent ones)."""
+        """Return a problem of a kind: one, pair, triple, two (independent ones), or "pair or one"."""
         rng = np.random.default_rng(1000 * seed + num)
         order = [int(idx) for idx in rng.permutation(num)]
-        groups = {"one": [order[:1]], "pair": [order[:2]], "triple": [order[:3]], "two": [order[:1], order[1:2]]}[kind]
+        groups = {
+            "one": [order[:1]],
+            "pair": [order[:2]],
+            "triple": [order[:3]],
+            "two": [order[:1], order[1:2]],
+            "pair or one": [order[:2], order[2:3]],
+        }[kind]
         pairs = [rng.permutation(num)[:2] for _ in range(num_needs)]
         needs = tuple((int(max(pair)), int(min(pair))) for pair in pairs)
         return SetProblem(num, frozenset(frozenset(group) for group in groups), needs)

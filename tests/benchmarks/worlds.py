@@ -60,11 +60,13 @@ class SeedWorld(World):
 class NodeWorld(World):
     """Probes run on four nodes in turn; an ill node makes all its runs bad (by `ill_shift`, or failing) for ten probes.
 
-    With `rates` a run fails with the rate of its side and shows no value of interest.
+    With `rates` a run fails with the rate of its side and shows no value of interest; with `logit_sd` every variant is off that
+    rate by an amount of its own.
     """
 
     ill_shift: float = 0.0
     rates: tuple[float, float] | None = None
+    logit_sd: float = 0.0
     ill_share: float = 0.0
     _num_runs: int = field(default=0, repr=False)
 
@@ -75,7 +77,7 @@ class NodeWorld(World):
         self._num_runs += 1
         found = super().run(request)
         if self.rates is not None:
-            rate = self.rates[self.mean_of(request.point) > 0.0]
+            rate = self._rate_of(request.point, self.rates[self.mean_of(request.point) > 0.0])
             key = ("fails", request.point.to_text(), request.seed_idx, request.repeat)
             has_failed = is_ill or self._rng(*key).random() < rate
             outcome = (
@@ -85,6 +87,13 @@ class NodeWorld(World):
         if is_ill and found.outcome.value is not None:
             return replace(found, outcome=_value_outcome(found.outcome.value + self.ill_shift, request))
         return found
+
+    def _rate_of(self, point: Point, rate: float) -> float:
+        """Return the variant's own rate, given that of its side."""
+        if not self.logit_sd:
+            return rate
+        logit = math.log(rate / (1.0 - rate)) + self.logit_sd * float(self._rng("own rate", point.to_text()).normal())
+        return 1.0 / (1.0 + math.exp(-logit))
 
 
 def _value_outcome(value: float, request: Request) -> Outcome:
@@ -153,6 +162,25 @@ def _islands(seed: int) -> Case:
     return Case(World(mean_of=mean_of, seed=seed), frozenset({culprit}))
 
 
+def _broken_island(seed: int) -> Case:
+    """A stretch that cannot run, an island right behind it, some good versions, and the culprit."""
+    rng, _, gap = _plan_of(seed)
+    length, broken, space = int(rng.integers(2, 6)), int(rng.integers(2, 6)), int(rng.integers(1, 5))
+    culprit = int(rng.integers(length + broken + space, NUM_CHANGES))
+    repaired = culprit - space
+    works = repaired - length
+    start = int(rng.integers(works - broken, works))
+
+    def mean_of(point: Point) -> float:
+        is_island = point.holds(start) and not point.holds(repaired)
+        return gap if point.holds(culprit) or is_island else 0.0
+
+    def is_broken(point: Point) -> bool:
+        return point.holds(works - broken) and not point.holds(works)
+
+    return Case(World(mean_of=mean_of, is_broken=is_broken, seed=seed), frozenset({culprit}))
+
+
 def _drift(total: float) -> Callable[[Point], float]:
     return lambda point: total * sum(point.holds(idx) for idx in range(NUM_CHANGES)) / NUM_CHANGES
 
@@ -171,12 +199,15 @@ def _flat(point: Point) -> float:
     return 0.0
 
 
-# how a problem is built from its seed, by the name of the setting; the first four are the model's own problems
+# how a problem is built from its seed, by the name of the setting; the model's own problems first
 SETTINGS: dict[str, Callable[[int], Case]] = {
     "clean": _with_step(lambda seed, culprit, gap: World(mean_of=_step(culprit, gap), seed=seed)),
     "bits": _with_step(_bits),
     "rates 0.05 and 0.9": _with_step(lambda s, c, gap: NodeWorld(mean_of=_step(c, gap), seed=s, rates=(0.05, 0.9))),
     "rates 0.1 and 0.7": _with_step(lambda s, c, gap: NodeWorld(mean_of=_step(c, gap), seed=s, rates=(0.1, 0.7))),
+    "rates 0.1 and 0.7, offsets": _with_step(
+        lambda s, c, gap: NodeWorld(mean_of=_step(c, gap), seed=s, rates=(0.1, 0.7), logit_sd=1.2)
+    ),
     "heavy tails": _with_step(lambda seed, culprit, gap: TailedWorld(mean_of=_step(culprit, gap), seed=seed)),
     "5 % outliers": _with_step(lambda seed, c, gap: World(mean_of=_step(c, gap), seed=seed, outlier_share=0.05)),
     "unequal spread": _with_step(_unequal),
@@ -184,6 +215,7 @@ SETTINGS: dict[str, Callable[[int], Case]] = {
     "offsets 0.6": _with_step(lambda seed, c, gap: World(mean_of=_step(c, gap), seed=seed, offset_sd=0.6)),
     "10 benign steps": _with_step(_benign),
     "islands": _islands,
+    "broken stretch and island": _broken_island,
     "drift": _without(lambda seed: World(mean_of=_drift(8.0), seed=seed)),
     "step and drift": _with_step(_step_and_drift),
     "ill nodes: values": _with_step(

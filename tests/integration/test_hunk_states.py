@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -398,7 +397,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> tuple[UserRepo, Path]:
 
 
 @given(commits=_commits(), data=st.data())
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_patch_of_any_set_gives_the_tree_of_its_state(
     shared: tuple[UserRepo, Path], commits: tuple[dict[str, bytes], dict[str, bytes]], data: st.DataObject
 ) -> None:
@@ -438,9 +437,14 @@ def test_squash_of_60_hunks_is_quick(tmp_path: Path) -> None:
     assert len(lab.ids) == 60
     assert lab.states.groups() == ()
     lab.states.state_of(Point(1))
-    times = []
+    costs = []
     for prefix in (30, 15, 7, 45, 52, 59):
-        start = time.perf_counter()
+        start = cpu_seconds()
         lab.states.state_of(Point(prefix))
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.05, times
+        costs.append(cpu_seconds() - start)
+    assert sorted(costs)[3] < 0.05, costs
+
+
+def cpu_seconds() -> float:
+    """Return what this process and the git commands that it has waited for have used, whatever else the machine does."""
+    return sum(os.times()[:4])

@@ -98,3 +98,10 @@ def requests_of(events: tuple[StoredEvent, ...]) -> list[tuple[str, int, int]]:
 
 def culprits_of(report: dict[str, Any]) -> list[str]:
     return [change["id"] for culprit in report["culprits"] for change in culprit["changes"]]
+
+
+Run = Callable[..., tuple[int, str, str]]
+"""The fixture `run`: runs the command line in the repository of `repo`; returns status, stdout, stderr."""
+
+BOTH = ("run", "--good", "old", "--dry-run")
+TRAINING = ("--", "python", "train.py")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bisect_train.changes.config import ConfigDiff, ConfigKind, apply_settings, config_kind_of, diff_configs
 from bisect_train.changes.config_formats import parse_config
+from bisect_train.changes.config_omegaconf import load_omegaconf
 from bisect_train.changes.config_paths import Opaque, is_same
 from bisect_train.core.changes import FilePatch
 from bisect_train.core.errors import RecipeError, UnbuildableError
@@ -175,6 +176,11 @@ def test_interpolations_resolvers_are_not_run() -> None:
     assert titles(diff) == ["a: ${oc.env:BISECT_TRAIN_TEST_SECRET} -> x", "c: 1 -> 2"]
 
 
+def test_interpolations_of_a_resolver_are_compared_as_text() -> None:
+    text = "a: ${oc.env:HOME}\nb: ${a}\n"
+    assert titles(diff_of(text, text.replace("${oc.env:HOME}", "5"), "c.yaml")) == ["a: ${oc.env:HOME} (text) -> 5 (int)"]
+
+
 @pytest.mark.parametrize(
     "text", ["b: ${gone}", "b: ${", "b: ${d}\nd: ${oc.env:X}", "b: ${b}", "b: \\${x}", "x: {y: '${x}'}", "b: ${c}\n---\nc: 1"]
 )
@@ -185,28 +191,21 @@ def test_interpolations_that_cannot_be_resolved_are_compared_as_text(text: str) 
     assert apply_settings(end_of(good, "c.yaml"), ["[0].a=2" if "---" in text else "a=2"]).patch.text == f"a: 2\n{text}\n"
 
 
+INTERPOLATED = st.lists(st.sampled_from(["1", "1e-4", "'1e-4'", "${a}", "${s.x}", "'x-${a}'", "[1]"]), min_size=3, max_size=3)
+
+
 @needs_omegaconf
 @settings(max_examples=examples(40))
-@given(good=st.data(), bad=st.data())
-def test_any_set_of_changes_with_interpolations_reads_back_right(good: st.DataObject, bad: st.DataObject) -> None:
-    from bisect_train.changes.config_omegaconf import load_omegaconf
-
-    texts = [
-        data.draw(st.lists(st.sampled_from(["1", "1e-4", "'1e-4'", "${a}", "${s.x}", "x-${a}", "[1]"]), min_size=3, max_size=3))
-        for data in (good, bad)
-    ]
+@given(good=INTERPOLATED, bad=INTERPOLATED, data=st.data())
+def test_any_set_of_changes_with_interpolations_reads_back_right(good: Any, bad: Any, data: st.DataObject) -> None:
     ends = [
-        end_of(f"a: 5\nb: {x}\nc: {y}\ns: {{x: 3, y: '{z}'}}\n".replace("a: 5", f"a: {number}").replace("''", "'"), "c.yaml")
-        for number, (x, y, z) in enumerate(texts)
+        end_of(f"a: {number}\nb: {b}\nc: {c}\ns: {{x: 3}}\nd: {d}\ne: ${{s}}\n", "c.yaml")
+        for number, (b, c, d) in enumerate((good, bad))
     ]
     diff = diff_configs(*ends)
-    ids = [change.id for change in diff.changes]
-    chosen = good.draw(st.sets(st.sampled_from(ids)))
-    left, right = (load_omegaconf(end.patch.text) for end in ends)
-    got = load_omegaconf(diff.render(chosen).text)
-    for key in "abc":
-        assert is_same(got[key], (right if key in chosen else left)[key])
-    assert is_same(got["s"]["y"], (right if "s.y" in chosen else left)["s"]["y"])
+    chosen = data.draw(st.sets(st.sampled_from([change.id for change in diff.changes])))
+    left, right, got = (load_omegaconf(text) for text in (ends[0].patch.text, ends[1].patch.text, diff.render(chosen).text))
+    assert is_same(got, {key: (right if key in chosen else left)[key] for key in left})
 
 
 # JSON with comments
@@ -315,11 +314,13 @@ def test_python_values_are_found_without_running() -> None:
         ("{'b', 'a'}", Opaque("{'a', 'b'}")),
         ("lambda x: x", Opaque("lambda x: x")),
         ("__import__('os').remove('x')", Opaque("__import__('os').remove('x')")),
+        ("[y for y in y]", Opaque("[y for y in y]")),
+        ("(lambda z: z + y)", Opaque("lambda z: z + 3")),
         ("unknown", Opaque("unknown")),
     ],
 )
 def test_python_expression_has_a_value_or_is_source(source: str, value: Any) -> None:
-    assert is_same(values_of(f"x = {source}\n", "c.py")["x"], value)
+    assert is_same(values_of(f"y = 3\nz = 4\nx = {source}\n", "c.py")["x"], value)
 
 
 def test_python_edit_replaces_the_right_side_only() -> None:

@@ -169,6 +169,21 @@ def test_same_name_in_other_files_is_no_need() -> None:
     assert order_in(("a.py", *user), ("b.py", *new), hunks=hunks) == (["a.py:2", "b.py:2"], [])
 
 
+def test_guess_that_would_close_a_ring_is_dropped() -> None:
+    old_a, old_b = "x = 0\n", "y = 0\n"
+    new_a = "x = 0\ndef helper(state):\n    return state.total\n"
+    new_b = "y = 0\nfrom a import helper\nclass Sum:\n    total = helper\n"
+    hunks = {"a.py": [Hunk(1, 0, 2, 2)], "b.py": [Hunk(1, 0, 2, 3)]}
+    assert order_in(("a.py", old_a, new_a), ("b.py", old_b, new_b), hunks=hunks) == (["a.py:2", "b.py:2"], [])
+
+
+def test_renamed_method_and_its_call_in_another_file_are_a_ring() -> None:
+    old = "class Model:\n    def run(self):\n        pass\n"
+    hunks = {"a.py": [Hunk(1, 1, 1, 1)], "b.py": [Hunk(2, 1, 2, 1)]}
+    files = ("a.py", "model.run()\n", "model.go()\n"), ("b.py", old, old.replace("run", "go"))
+    assert order_in(*files, hunks=hunks) == (["a.py:1", "b.py:2"], [(0, 1)])
+
+
 def test_file_that_is_not_python_three_is_not_read() -> None:
     old, new = "print 'x'\na = 1\nb\n", "print 'x'\na = 1\nc\nb = c\n"
     hunks = {"a.py": [Hunk(3, 1, 3, 2)]}

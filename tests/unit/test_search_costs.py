@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,32 +85,31 @@ def ask_shorter(lab: Lab) -> Question:
     return replace(asked, range=replace(asked.range, bad=lab.commits[-8]))
 
 
-def run_twice(folder: Path, *, with_costs: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
-    """Bisect a history, then a shorter range of it with one worker; return the search's new runs and the names it found."""
-    lab = Lab.build(folder, num_commits=40, culprit=21)
-    store = SqlStore(f"sqlite:///{folder}/store.db")
-    drive(lab, store, executor=lab.executor(slots=4))
-    with monkeypatch.context() as patched:
-        if not with_costs:
-            patched.setattr(Costs, "of", lambda self, plan, known: {})
-        name, ended = drive(lab, store, question=ask_shorter(lab), executor=lab.executor(slots=1))
-    fresh = [event.data["spec"] for event in store.events(name) if event.kind == PROBE_FINISHED]
-    ends = {"0", str(len(lab.space(ask_shorter(lab)).changes))}
-    searched = [spec for spec in fresh if spec["attempt"] == 0 and spec["part"] == 0 and spec["point"] not in ends]
-    changes = lab.space(ask_shorter(lab)).changes
-    rebuilt = load_state(store, name, ask_shorter(lab)).plan(ask_shorter(lab), lab.space(ask_shorter(lab)))
+def bisect_again(lab: Lab, database: Path) -> int:
+    """Bisect a shorter range with one worker, where a bisection is stored already; return the new runs of its search."""
+    store, asked = SqlStore(f"sqlite:///{database}"), ask_shorter(lab)
+    name, ended = drive(lab, store, question=asked, executor=lab.executor(slots=1))
+    space = lab.space(asked)
+    assert [space.changes[idx].id for item in ended.answer.culprits for idx in item.changes] == [lab.commits[lab.culprit]]
+    rebuilt = load_state(store, name, asked).plan(asked, space)
     assert rebuilt.answer == ended.answer, "the answer follows from what is stored, without the costs"
+    fresh = [event.data["spec"] for event in store.events(name) if event.kind == PROBE_FINISHED]
     store.close()
-    return len(searched), [changes[idx].id for item in ended.answer.culprits for idx in item.changes] + [lab.commits[21]]
+    inner = {str(version) for version in range(1, len(space.changes))}
+    return sum(spec["attempt"] == 0 and spec["part"] == 0 and spec["point"] in inner for spec in fresh)
 
 
-def test_second_bisection_over_the_same_history_takes_known_versions_first(
+def test_second_bisection_of_the_same_history_runs_known_versions_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    num_plain, named = run_twice(tmp_path / "a", with_costs=False, monkeypatch=monkeypatch)
-    assert named[0] == named[1]
-    num_weighed, named = run_twice(tmp_path / "b", with_costs=True, monkeypatch=monkeypatch)
-    assert named[0] == named[1]
-    assert num_weighed < num_plain, (num_weighed, num_plain)
+    lab, database = Lab.build(tmp_path, num_commits=40, culprit=21), tmp_path / "first.db"
+    store = SqlStore(f"sqlite:///{database}")
+    drive(lab, store, executor=lab.executor(slots=1))
+    store.close()
+    copies = [Path(shutil.copy(database, tmp_path / name)) for name in ("plain.db", "weighed.db")]
+    with monkeypatch.context() as patched:
+        patched.setattr(Costs, "of", lambda self, plan, known: {})
+        num_plain = bisect_again(lab, copies[0])
+    num_weighed = bisect_again(lab, copies[1])
+    print(num_weighed, num_plain)
+    assert num_weighed < num_plain

@@ -494,3 +494,36 @@ def test_plan_goes_on_without_a_prior_that_names_what_cannot_be_proved(skipped: 
     rules = replace(rules_of(13, skipped=skipped), prior_nats={4: math.log(1000.0)})
     solved = solve(step_world(13, 9, 12.0, seed=1), rules)
     assert (solved.answer.status, culprits_of(solved)) == ("isolated", [(9,)])
+
+
+def test_workers_that_the_search_leaves_idle_begin_the_proof() -> None:
+    """With eight workers and a likely change, fresh runs of its proof fill the places that no other version is worth."""
+    world, rules = step_world(64, 40, 5.0, seed=3), rules_of(64)
+    seen: list[Observation] = []
+    num_ahead = 0
+    while (plan := make_plan(rules, Known(seen, slots=8))).answer is None:
+        if plan.phase is Phase.SEARCH:
+            early = [request for request in plan.wanted if request.attempt > 0]
+            num_ahead += len(early)
+            assert len(plan.wanted) <= 8 and plan.wanted[0].attempt == 0, "the search comes first"
+            assert all(request.proof_of == 40 and request.seed_idx >= 100 for request in early)
+            assert not early or max(plan.posterior) >= 0.8
+        seen += [world.run(request) for request in plan.wanted[:8]]
+    assert num_ahead > 0
+    assert [culprit.changes for culprit in plan.answer.culprits] == [(40,)]
+
+
+def test_proof_that_has_begun_leaves_running_probes_of_the_search_alone() -> None:
+    world, rules = step_world(64, 40, 5.0, seed=3), rules_of(64)
+    seen: list[Observation] = []
+    plan = make_plan(rules, Known(seen, slots=8))
+    while not any(request.attempt for request in plan.wanted):
+        seen += [world.run(request) for request in plan.wanted[:8]]
+        plan = make_plan(rules, Known(seen, slots=8))
+    assert plan.phase is Phase.SEARCH
+    running = list(plan.wanted[:8])
+    first = next(request for request in running if request.attempt)
+    running.remove(first)
+    plan = make_plan(rules, Known([*seen, world.run(first)], in_flight=running, slots=8))
+    assert plan.phase is Phase.PROOF and max(plan.posterior) < rules.confidence
+    assert set(running) <= set(plan.wanted), "nothing that still tells something is cancelled"

@@ -65,8 +65,8 @@ def complete_command(spec: ProbeSpec, places: Places) -> list[str]:
         raise CommandError("the training command is empty")
     arguments = use_python(fill_placeholders(command, spec, places), places.python)
     if spec.ranks > 1 and not has_placeholder(command, "ranks"):
-        return wrap_in_torchrun(arguments, ranks=spec.ranks, places=places)
-    return arguments
+        arguments = wrap_in_torchrun(arguments, ranks=spec.ranks, places=places)
+    return [*fill_placeholders(spec.variant.launcher, spec, places), *arguments]
 
 
 def fill_placeholders(command: Sequence[str], spec: ProbeSpec, places: Places) -> list[str]:

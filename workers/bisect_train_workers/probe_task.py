@@ -68,7 +68,7 @@ def run_probe(job: ProbeJob, context: TaskContext) -> Iterator[ExecutorEvent | N
     """
     started = time.monotonic()
     try:
-        result = yield from _run_on_node(job, context)
+        result = yield from _run_on_node(job.with_own_settings(), context)
         yield ProbeFinished(dataclasses.replace(result, wall_s=time.monotonic() - started))
     except NodeError as error:
         yield NodeTrouble(job.id, str(error))

@@ -15,8 +15,10 @@ BETWEEN_COMMITS_S = 7320  # 2 h 2 min
 History = Sequence[Step | Merge]
 
 
-def build_repository(path: Path, base: Mapping[str, str], history: History) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Create the repository; `base` is the first commit, checked out is the last one.
+def build_repository(
+    path: Path, base: Mapping[str, str], history: History, *, first: str = "a small character model"
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Create the repository; `base` is the first commit, with the subject `first`; checked out is the last one.
 
     Returns:
         Hash by subject, of the commits of branches too; and the hashes of the main line, oldest first.
@@ -25,7 +27,7 @@ def build_repository(path: Path, base: Mapping[str, str], history: History) -> t
     git(path, "init", "-q", "-b", "main", "--object-format=sha1")
     git(path, "config", "core.autocrlf", "false")
     writer = _Writer()
-    main = writer.write_line([Step("a small character model", ()), *history], dict(base))
+    main = writer.write_line([Step(first, ()), *history], dict(base))
     marks = path / ".git" / "scenario-marks"
     git(path, "fast-import", "--quiet", f"--export-marks={marks}", stdin=bytes(writer.stream))
     hashes = {int(mark[1:]): name for mark, name in (line.split() for line in marks.read_text().splitlines())}

@@ -29,6 +29,7 @@ class Truth:
         hidden: culprits that must be among the candidates.
         island: an earlier bad stretch, which must be told: its first commit, and the one that ends it.
         effect: bounds of bad - good of the first culprit, in the metric's unit.
+        levels: (kind, id or title) of all that must be found inside the first culprit, the outermost first; () is not looked at.
     """
 
     status: str | tuple[str, ...]
@@ -40,6 +41,7 @@ class Truth:
     hidden: tuple[Commit, ...] = ()
     island: tuple[Commit, Commit] | None = None
     effect: tuple[float, float] | None = None
+    levels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Scenario:
         files: files outside the repository, by name.
         command: the training command; `{files}` too.
         death_share: share of probes that are killed from outside.
+        prepare: writes more into the folder of `files`: wheels, repositories of packages, data.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Scenario:
     files: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = COMMAND
     death_share: float = 0.0
+    prepare: Callable[[Path], None] | None = None
 
     def build(self, folder: Path) -> Built:
         """Write repository and files into a folder that is empty or does not exist."""
@@ -73,6 +77,8 @@ class Scenario:
         files.mkdir()
         for name, text in self.files.items():
             (files / name).write_text(text)
+        if self.prepare is not None:
+            self.prepare(files)
 
         def fill(parts: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(part.replace("{files}", str(files)) for part in parts)
@@ -138,6 +144,13 @@ def _check_culprits(truth: Truth, built: Built, report: Mapping[str, Any]) -> No
         assert inside == {built.hash_of(commit) for commit in truth.inside}, report["culprits"][0]["inside"]
 
 
+def _check_levels(truth: Truth, built: Built, report: Mapping[str, Any]) -> None:
+    if truth.levels:
+        inside = [part for culprit in report["culprits"][:1] for part in culprit["inside"]]
+        found = [(part["kind"], part["title"] if part["kind"] == "commit" else part["id"]) for part in inside]
+        assert found == list(truth.levels), (report["summary"], found)
+
+
 def _check_effect(truth: Truth, built: Built, report: Mapping[str, Any]) -> None:
     if truth.effect and report["culprits"]:
         effect = report["culprits"][0]["effect"]
@@ -164,6 +177,7 @@ def _check_island(truth: Truth, built: Built, report: Mapping[str, Any]) -> None
 _CHECKS: tuple[Callable[[Truth, Built, Mapping[str, Any]], None], ...] = (
     _check_status,
     _check_culprits,
+    _check_levels,
     _check_effect,
     _check_candidates,
     _check_island,
