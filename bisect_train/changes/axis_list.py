@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bisect_train.changes.axes import Axis, ConfigAxis, DataAxis, EnvAxis, InterpreterAxis, LaunchAxis, TreeConfigAxis
+from bisect_train.changes.axes import (
+    OVERRIDES,
+    Axis,
+    ConfigAxis,
+    DataAxis,
+    EnvAxis,
+    InterpreterAxis,
+    LaunchAxis,
+    TreeConfigAxis,
+)
 from bisect_train.changes.config import diff_configs
 from bisect_train.changes.history import commit_range
+from bisect_train.changes.hydra_axis import HydraAxis
 from bisect_train.changes.package_axis import PackageAxis, PackageCommitAxis, ReleaseAxis
 from bisect_train.changes.repository import Repository
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigHold, Question, Range
-
-OVERRIDES = "{overrides}"
 
 
 def free_axes(repository: Repository, question: Question) -> tuple[Axis, ...]:
@@ -45,6 +53,9 @@ def _axes(repository: Repository, question: Question) -> Iterator[Axis]:
     yield InterpreterAxis(good, bad, launcher=question.launcher)
     yield LaunchAxis(good, bad, command=question.command, ranks=question.rung.ranks)
     yield from _config_axes(question)
+    if question.hydra_dir:
+        commit, home = question.range.bad, repository.home / "hydra"
+        yield HydraAxis(repository.git, commit=commit, folder=question.hydra_dir, good=good, bad=bad, home=home)
 
 
 def _package_commits(repository: Repository, question: Question) -> PackageCommitAxis:

@@ -3,10 +3,10 @@
 A part that begins to use a new name comes after the part that brings it; a part that takes a name away comes after the parts
 that stop using it; where a definition moves, it is there twice before it is there once. So the first k parts are mostly a
 state that runs: of 42 such states of larger commits of this project, 25 lacked a name or module that they use where the parts
-came by path and line, and 5 do in this order. Parts that need each other in a ring (a function is renamed in one hunk, its calls in others) form a group: they
-stay together, in the commit's order. What Python files say counts, and config keys and files that come or go; other
-languages are not read. A method or keyword of the same name in another file is a guess: it is dropped where it would close a
-ring.
+came by path and line, and 5 do in this order. Parts that need each other in a ring (a function is renamed in one hunk, its
+calls in others) form a group: they stay together, in the commit's order. What Python files say counts, and config keys and
+files that come or go; other languages are not read. A method or keyword of the same name in another file is a guess: it is
+dropped where it would close a ring.
 """
 
 from __future__ import annotations

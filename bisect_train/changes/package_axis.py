@@ -62,7 +62,9 @@ class ReleaseAxis:
     def __init__(self, name: str, releases: Sequence[str]) -> None:
         self._name, self._releases = name, tuple(releases)
         steps = pairwise(releases)
-        self.changes = tuple(Change(ChangeKind.PACKAGE, f"{name} {high}", f"{name}: {low} -> {high}") for low, high in steps)
+        self.changes = tuple(
+            Change(ChangeKind.PACKAGE, f"{name} {high}", f"{name} {high}: {low} -> {high}") for low, high in steps
+        )
 
     def versions_of(self, change: Change) -> tuple[str, str]:
         """Return the versions before and after a step."""
@@ -96,7 +98,9 @@ class PackageCommitAxis:
     def __init__(self, name: str, commits: CommitRange, source: Repository, *, python: str) -> None:
         self._name, self._source, self._python = name, source, python
         self._states = CommitStates(commits, source.git)
-        self.changes = tuple(replace(change, detail=f"{name} · {change.detail}") for change in commits.changes)
+        self.changes = tuple(
+            replace(change, detail=f"{change.detail}, in the repository of {name}") for change in commits.changes
+        )
         self._place = {change.id: idx for idx, change in enumerate(self.changes)}
 
     def apply(self, draft: Draft, chosen: Sequence[Change]) -> Draft:

@@ -55,6 +55,7 @@ def ask_difference(
         hold=hold,
         package_repos=package_repos(asked, recipe),
         launcher=recipe.launcher,
+        hydra_dir=recipe.config.hydra if asked.bad_hydra else "",
         only=asked.only,
         exclude=asked.exclude,
     )

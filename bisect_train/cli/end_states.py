@@ -14,6 +14,7 @@ from dotenv import dotenv_values
 from packaging.utils import canonicalize_name
 
 from bisect_train.changes.data import digest_path
+from bisect_train.changes.hydra_axis import check_place
 from bisect_train.changes.packages import Pin, diff_packages, read_packages
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.tree_files import read_file
@@ -53,7 +54,7 @@ def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple
             "a container image was named, but no launcher says how to start it",
             hint='for example `launcher: [apptainer, exec, --bind, /data, "{image}"]` in the recipe',
         )
-    pythons = _interpreters(asked)
+    pythons, hydra = _interpreters(asked), _hydra_ends(asked, recipe)
     good = EndState(
         env=_variables_of(asked.good_env),
         packages=good_packages,
@@ -61,6 +62,7 @@ def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple
         python=pythons[0][0],
         interpreter=pythons[0][1],
         image=asked.good_image,
+        hydra=hydra[0],
     )
     bad = EndState(
         env=_variables_of(asked.bad_env),
@@ -71,8 +73,36 @@ def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple
         python=pythons[1][0],
         interpreter=pythons[1][1],
         image=asked.bad_image,
+        hydra=hydra[1],
     )
     return good, bad
+
+
+def _hydra_ends(asked: Asked, recipe: Recipe) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return name and overrides of each end's composition, or () twice."""
+    given = (asked.good_hydra, asked.bad_hydra)
+    if given == (None, None):
+        return (), ()
+    if None in given:
+        raise InputError("--good-hydra and --bad-hydra belong together", hint="give both, e.g. `--good-hydra train`")
+    if not recipe.config.hydra:
+        raise InputError(
+            "the recipe does not say where the Hydra configs are", hint="for example `config: {hydra: conf}` in the recipe"
+        )
+    check_place(asked.command or recipe.command)
+    ends = tuple(_split(option, text or "") for option, text in zip(("--good-hydra", "--bad-hydra"), given, strict=True))
+    return ends[0], ends[1]
+
+
+def _split(option: str, text: str) -> tuple[str, ...]:
+    """Return one argument as a list of arguments."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"{option} {text!r} cannot be read: {error}", hint="quote it as for a shell") from None
+    if not words:
+        raise InputError(f"{option} is empty", hint="give the whole text in one argument")
+    return words
 
 
 def _interpreters(asked: Asked) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -91,7 +121,9 @@ def _describe(python: str) -> str:
 def has_end_states(asked: Asked) -> bool:
     """Return whether the ends differ in more than their commits, as far as options say."""
     files = (asked.good_config, asked.good_env, asked.bad_env, asked.good_data, asked.bad_data)
-    return any((*files, asked.bad_command, asked.bad_ranks, asked.bad_python, asked.bad_image, asked.good_image))
+    return any(
+        (*files, asked.bad_command, asked.bad_ranks, asked.bad_python, asked.bad_image, asked.good_image, asked.bad_hydra)
+    )
 
 
 def held_configs(
@@ -233,17 +265,7 @@ def _read(path: Path) -> str:
 
 
 def _bad_command(asked: Asked) -> tuple[str, ...]:
-    if asked.bad_command is None:
-        return ()
-    try:
-        command = tuple(shlex.split(asked.bad_command))
-    except ValueError as error:
-        raise InputError(
-            f"--bad-command {asked.bad_command!r} cannot be read: {error}", hint="quote it as for a shell"
-        ) from None
-    if not command:
-        raise InputError("--bad-command is empty", hint="give the whole command of the bad end in one argument")
-    return command
+    return () if asked.bad_command is None else _split("--bad-command", asked.bad_command)
 
 
 def _data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, ...], tuple[DataEnd, ...]]:

@@ -75,6 +75,8 @@ class Asked:
     bad_command: str | None = None
     bad_ranks: int | None = None
     bad_python: str | None = None
+    good_hydra: str | None = None
+    bad_hydra: str | None = None
     good_image: str = ""
     bad_image: str = ""
     hold_config: str = "travel"
@@ -249,6 +251,9 @@ def end_options(function: F) -> F:
             click.option("--bad-command", metavar="TEXT", help="Training command of the bad end, in one argument: what differs"
                          " from the one behind -- are changes."),
             click.option("--bad-ranks", type=click.IntRange(min=1), metavar="N", help="Processes per probe of the bad end."),
+            click.option("--good-hydra", metavar="TEXT", help="Hydra composition of the good end, in one argument: name of the"
+                         " primary config, then overrides; the recipe's config.hydra names the directory."),
+            click.option("--bad-hydra", metavar="TEXT", help="That of the bad end: the keys that differ are changes."),
             click.option("--bad-python", metavar="PATH", help="Interpreter of the bad end; --python is that of the good end."),
             click.option("--good-image", default="", metavar="IMAGE", help="Container image of the good end, for {image} in the"
                          " recipe's launcher; name it by digest."),

@@ -53,7 +53,9 @@ def name_inside(question: Question, space: ChangeSpace) -> str:
     """Return what a part of a bisection looks into, and how many changes are there."""
     inside = question.inside
     if inside.package:
-        return f"package {inside.package} {inside.releases[0][:12]}..{inside.releases[-1][:12]}: {count_changes(space)}"
+        searched = count_changes(space) if inside.package_repo else f"{len(space.changes)} steps from release to release"
+        kind = "the repository of" if inside.package_repo else "package"
+        return f"{kind} {inside.package}, {inside.releases[0][:12]}..{inside.releases[-1][:12]}: {searched}"
     if inside.commit:
         return f"commit {inside.commit[:8]}: {count_changes(space)}"
     merge = space.changes[-1]

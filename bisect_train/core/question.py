@@ -57,6 +57,7 @@ class EndState:
         python: its interpreter (absolute path), where the ends differ in it; "" takes the settings'.
         interpreter: what `python` is: version, then a digest of what is installed; "" without it.
         image: container image that `{image}` in the launcher stands for, or "".
+        hydra: name of the primary Hydra config, then overrides; () where no composition is compared.
     """
 
     env: tuple[tuple[str, str], ...] = ()
@@ -67,6 +68,7 @@ class EndState:
     python: str = ""
     interpreter: str = ""
     image: str = ""
+    hydra: tuple[str, ...] = ()
 
     @staticmethod
     def of_json(data: dict[str, Any]) -> EndState:
@@ -80,6 +82,7 @@ class EndState:
             python=data["python"],
             interpreter=data["interpreter"],
             image=data["image"],
+            hydra=tuple(data["hydra"]),
         )
 
 
@@ -200,6 +203,7 @@ class Question:
         inside: what is split, in a question about the inside of a change.
         package_repos: (name, folder) of clones of packages' repositories.
         launcher: arguments that stand before the whole command; `{image}` in them is the end's container image.
+        hydra_dir: directory of Hydra configs in the tree, where the ends' compositions are compared; else "".
     """
 
     kind: str
@@ -232,6 +236,7 @@ class Question:
     inside: Inside = Inside()
     package_repos: tuple[tuple[str, str], ...] = ()
     launcher: tuple[str, ...] = ()
+    hydra_dir: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""

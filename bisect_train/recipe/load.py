@@ -198,7 +198,7 @@ def _check_whole(path: Path, lines: dict[Place, int], wire: RecipeWire) -> None:
     if not command:
         return
     has_place = any("{overrides}" in item for item in command)
-    if has_place and wire.config.override is None:
+    if has_place and wire.config.override is None and wire.config.hydra is None:
         raise RecipeError(
             f"{path}, line {lines[('command',)]}: the command holds {{overrides}}, but there is no config.override",
             hint='add, for example, `config: {override: "--{key}={value}"}`',
@@ -228,7 +228,7 @@ def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
     return Recipe(
         path=str(path),
         command=tuple(wire.command or ()),
-        config=ConfigRecipe(wire.config.file or "", wire.config.override or ""),
+        config=ConfigRecipe(wire.config.file or "", wire.config.override or "", wire.config.hydra or ""),
         shrink=ShrinkRecipe(
             steps, tuple(shrink.ranks or ()), tuple((key, _value_text(value)) for key, value in shrink.set.items())
         ),

@@ -19,10 +19,12 @@ class ConfigRecipe:
     Attributes:
         file: config file in the repository, "" without one.
         override: template such as `{key}={value}`, "" if keys cannot be given on the command line.
+        hydra: directory of Hydra configs in the repository, "" without one.
     """
 
     file: str = ""
     override: str = ""
+    hydra: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,7 @@ class ConfigWire(WireModel):
 
     file: CheckoutPath | None = None
     override: Annotated[str, AfterValidator(_override)] | None = None
+    hydra: CheckoutPath | None = None
 
 
 Steps = Annotated[list[Positive | Literal["end"]], BeforeValidator(_one_or_many), Field(min_length=1)]

@@ -13,6 +13,7 @@ from bisect_train.changes.space import ChangeSpace
 from bisect_train.core.changes import Change, ChangeKind
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
+from bisect_train.report.across import cells_of_pair
 from bisect_train.report.byhand import reproduce_by_hand
 from bisect_train.report.case import Case, Run, make_case
 from bisect_train.report.conditions import list_conditions
@@ -143,6 +144,7 @@ def _assemble(
         warnings=warnings,
         log_tail=tail_of_end(case, case.answer.end) if case.answer.end else "",
         patch=_patch_of(case),
+        pair=cells_of_pair(case),
     )
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from bisect_train.report.across import say_cell
 from bisect_train.report.figures import curves_figure, script_of_plotly, strip_figure
 from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
@@ -39,6 +40,7 @@ def _template() -> Template:
         "share": say_share,
         "count": say_count,
         "short": _short_id,
+        "cell": say_cell,
         "patch": lambda report: printable_patch(smallest_patch(report)),
     }
     environment.globals |= {"say_spread": say_spread, "kind_names": {kind.value: name for kind, name in KIND_NAMES.items()}}

@@ -114,7 +114,7 @@ def _name(part: ChangePart, place: Place) -> str:
     if part.id == place.id:
         return "the merge itself, by what its author changed beyond merging the branch"
     if part.kind == ChangeKind.PACKAGE.value:
-        return f"the step {shorten(part.title, _TITLE_WIDTH)}"
+        return f"the release {shorten(part.title, _TITLE_WIDTH)}"
     return name_change(Change(ChangeKind(part.kind), part.id, part.title), width=_TITLE_WIDTH)
 
 

@@ -283,6 +283,24 @@ class Wording:
 
 
 @dataclass(frozen=True, slots=True)
+class CellPart:
+    """One state of a pair.
+
+    Attributes:
+        name: what it holds.
+        mean, sd: of the metric; None without a value.
+        num_runs: runs that it rests on.
+        num_failed: of them, that failed.
+    """
+
+    name: str
+    mean: float | None
+    sd: float | None
+    num_runs: int
+    num_failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReportData:
     """Everything that a report says.
 
@@ -305,6 +323,7 @@ class ReportData:
         null_probability: that ends which do not differ would look like this; None if unknown.
         log_tail: the last lines of an end that could not be run.
         patch: the culprit as a patch onto the commit's parent, where a commit was split; else "".
+        pair: the four states of a pair that is the culprit: neither, each alone, both; () otherwise.
     """
 
     id: str
@@ -342,6 +361,7 @@ class ReportData:
     warnings: tuple[str, ...]
     log_tail: str = ""
     patch: str = ""
+    pair: tuple[CellPart, ...] = ()
 
     @property
     def is_answered(self) -> bool:

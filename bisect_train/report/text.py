@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from bisect_train.report.across import say_cell
 from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
 from bisect_train.report.words import say_count, say_number, say_seconds, say_share
@@ -50,6 +51,8 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
         sections.append(("What could be the one", _candidates(report)))
     if report.claims:
         sections.append(("The proof, by fresh runs", _claims(report)))
+    if report.pair:
+        sections.append(("The two changes on the good end", _pair_table(report)))
     if patch := smallest_patch(report):
         sections.append(("The smallest patch that does it", Text(_shorten_patch(patch))))
     if report.divergence_text:
@@ -102,6 +105,13 @@ def _claims(report: ReportData) -> RenderableType:
         reason = f" ({claim.reason})" if claim.status in ("did not hold", "could not be run") and claim.reason else ""
         runs = f"{claim.num_healthy} + {claim.num_sick}"
         table.add_row(Text(claim.text), Text(claim.status + reason), Text(claim.how), runs)
+    return table
+
+
+def _pair_table(report: ReportData) -> RenderableType:
+    table = _table("with", report.metric.name)
+    for cell in report.pair:
+        table.add_row(Text(cell.name), Text(say_cell(cell, unit=report.metric.unit)))
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect_train.core.changes import ChangeKind
 from bisect_train.core.verdict import Criterion, VerdictKind
+from bisect_train.report.across import say_corners
 from bisect_train.report.case import Case
 from bisect_train.report.conditions import say_caveat, say_states
 from bisect_train.report.endstory import say_symptom
@@ -27,13 +28,13 @@ def word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | Non
     summary = f"{add_clause(summary[:-1], first)}."
     found = {"better": "Found the change", "numerics_only": "Found the change of the numbers"}
     headline = found.get(kind or "", "Found the culprit") + (": two changes together" if len(changes) > 1 else "")
-    told = (*say_caveat(case), *explain_inside(culprits), *_say_own_changes(case))
+    told = (*say_caveat(case), *explain_inside(culprits), *say_corners(case), *_say_own_changes(case))
     told += (*_say_authors(culprits), *_say_size(case, first.effect), *_say_sureness(case, first, kind))
     return Wording(headline, summary, told)
 
 
 def _word_several(case: Case, culprits: tuple[CulpritPart, ...]) -> Wording:
-    told = (*say_caveat(case), *explain_inside(culprits), *_say_own_changes(case), *_say_authors(culprits))
+    told = (*say_caveat(case), *explain_inside(culprits), *say_corners(case), *_say_own_changes(case), *_say_authors(culprits))
     told += explain_several(case, culprits)
     return Wording(f"Found {len(culprits)} culprits", say_several(case, culprits), told)
 

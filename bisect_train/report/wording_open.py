@@ -176,4 +176,10 @@ def say_helps(case: Case) -> tuple[str, ...]:
     # an unclear answer gives the caveat as its reason already
     caveat = () if case.ends.status is EndsStatus.UNCLEAR else say_caveat(case)
     text = f"{', '.join(helps[:-1])}, or {helps[-1]}" if len(helps) > 1 else helps[0]
-    return (*caveat, f"What would show more: {text}.")
+    is_better = case.ends.status is EndsStatus.BETTER
+    lower = (
+        ("If that is what is wrong with it (too good to be true), `--any-change` finds the change that does it.",)
+        if is_better
+        else ()
+    )
+    return (*lower, *caveat, f"What would show more: {text}.")

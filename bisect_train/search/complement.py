@@ -18,8 +18,7 @@ The runs carry the part numbers COMPLEMENT, COMPLEMENT - 1, ... by depth; attemp
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bisect_train.core.changes import Point, make_point
@@ -34,6 +33,17 @@ from bisect_train.search.attempts import (
     proof_requests,
     proof_runs,
 )
+from bisect_train.search.leftout import (
+    COMPLEMENT,
+    LeftOut,
+    culprit_outside,
+    known_inside,
+    numbered,
+    own_runs,
+    remark_outside,
+    request_outside,
+    rules_inside,
+)
 from bisect_train.search.partner import grow_set, sort_members
 from bisect_train.search.proving import answer_of_proof, claims_of, tried_changes
 from bisect_train.search.terms import PROVED, Answer, Culprit, Known, Phase, Plan, Remark, RemarkKind, Request, Rules
@@ -42,44 +52,9 @@ from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.outcome import Observation
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimResult, ClaimStatus, ProofRuns, examine_claim
 
-COMPLEMENT = -10
 MAX_CULPRITS = 4
 SEARCH_FACTOR, MORE_RUNS = 3.0, 12  # a clean step takes about log2 N runs of the search, noise some more
 Planner = Callable[[Rules, Known], Plan]
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A range without some of its changes (indices in order): those behind one move up."""
-
-    changes: tuple[int, ...]
-
-    def index_inside(self, idx: int) -> int:
-        """Return the index that a change which is kept has without the others."""
-        return idx - bisect_left(self.changes, idx)
-
-    def index_outside(self, idx: int) -> int:
-        """Return the index in the whole range."""
-        for change in self.changes:
-            idx += change <= idx
-        return idx
-
-    def inside(self, point: Point) -> Point | None:
-        """Return a point in the range's own coordinates; None if it holds a change that is left out."""
-        if point.prefix < 0:
-            return point
-        if any(point.holds(change) for change in self.changes):
-            return None
-        minus = tuple(self.index_inside(idx) for idx in point.minus if idx not in self.changes)
-        return make_point(self.index_inside(point.prefix), plus=tuple(map(self.index_inside, point.plus)), minus=minus)
-
-    def outside(self, point: Point) -> Point:
-        """Return a point of the range in the coordinates of the whole."""
-        if point.prefix < 0:
-            return point
-        prefix = self.index_outside(point.prefix - 1) + 1 if point.prefix else 0
-        minus = (*map(self.index_outside, point.minus), *self.changes)
-        return make_point(prefix, plus=tuple(map(self.index_outside, point.plus)), minus=minus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +125,7 @@ def plan_complement(rules: Rules, known: Known, plan: Plan, *, make: Planner, pa
     """
     if plan.answer is None or plan.answer.status in PROVED or depth >= MAX_CULPRITS - 1:
         return plan
-    own = _own_runs(known, part)
+    own = own_runs(known, part)
     enough = find_enough(rules, own, plan.ends)
     if enough is None:
         return plan
@@ -159,18 +134,18 @@ def plan_complement(rules: Rules, known: Known, plan: Plan, *, make: Planner, pa
         return _waiting(plan, first) if first else plan
     number = COMPLEMENT - depth
     left = LeftOut(first.changes)
-    inner_rules = _rules_inside(rules, left, num_attempts=newest_attempt(rules, replace(own, in_flight=())))
-    inner_known = _known_inside(known, left, part=part, number=number)
-    inner = make(inner_rules, _own_runs(inner_known, number))
+    inner_rules = rules_inside(rules, left, num_attempts=newest_attempt(rules, replace(own, in_flight=())))
+    inner_known = known_inside(known, left, part=part, number=number)
+    inner = make(inner_rules, own_runs(inner_known, number))
     if inner.answer is not None:
         inner = plan_complement(inner_rules, inner_known, inner, make=make, part=number, depth=depth + 1)
     if inner.answer is None:
-        return _waiting(plan, [_request_outside(request, left, number) for request in inner.wanted])
+        return _waiting(plan, [request_outside(request, left, number) for request in inner.wanted])
     if inner.answer.status not in PROVED:
         return plan
-    others = [_culprit_outside(culprit, left) for culprit in inner.answer.culprits]
-    remarks = [_remark_outside(remark, left) for remark in inner.answer.remarks]
-    return _Joining(rules, _numbered(known, number), plan, inner.ends, first, others, remarks, number).plan()
+    others = [culprit_outside(culprit, left) for culprit in inner.answer.culprits]
+    remarks = [remark_outside(remark, left) for remark in inner.answer.remarks]
+    return _Joining(rules, numbered(known, number), plan, inner.ends, first, others, remarks, number).plan()
 
 
 def _waiting(plan: Plan, wanted: Sequence[Request]) -> Plan:
@@ -196,86 +171,6 @@ def _first_culprit(rules: Rules, own: Known, plan: Plan, enough: Enough) -> Culp
         return found.wanted or None
     claims = (parent, heals, grown.breaks, *found.claims)
     return Culprit(found.named, grown.probability, claims, False, None if found.needed else True)
-
-
-# ---- the range without what was found ---------------------------------------------------------------------------------------
-
-
-def _own_runs(known: Known, part: int) -> Known:
-    """Return what a range itself may use: its own runs, and those of the search of the ranges around it."""
-    return replace(
-        known,
-        observations=[run for run in known.observations if run.part == part or (run.attempt == 0 and run.part in _above(part))],
-        in_flight=[request for request in known.in_flight if request.part == part],
-    )
-
-
-def _numbered(known: Known, number: int) -> Known:
-    """Return the runs of one part only."""
-    return replace(
-        known,
-        observations=[run for run in known.observations if run.part == number],
-        in_flight=[request for request in known.in_flight if request.part == number],
-    )
-
-
-def _above(part: int) -> Iterator[int]:
-    """Return the numbers of the ranges that a range is a part of."""
-    if part < 0:
-        yield 0
-        yield from range(COMPLEMENT, part, -1)
-
-
-def _rules_inside(rules: Rules, left: LeftOut, *, num_attempts: int) -> Rules:
-    skipped = {version - bisect_left(left.changes, version) for version in rules.skipped if version - 1 not in left.changes}
-    return replace(
-        rules,
-        num_changes=rules.num_changes - len(left.changes),
-        num_ordered=left.index_inside(rules.first_free),
-        skipped=frozenset(version for version in skipped if 0 < version < rules.num_changes - len(left.changes)),
-        prior_nats={left.index_inside(idx): nats for idx, nats in rules.prior_nats.items() if idx not in left.changes},
-        num_earlier_attempts=num_attempts,
-    )
-
-
-def _known_inside(known: Known, left: LeftOut, *, part: int, number: int) -> Known:
-    """Return what is known in the coordinates of the range inside: its own runs, and those of the searches around it."""
-    observations = []
-    for run in known.observations:
-        is_around = run.attempt == 0 and (run.part == part or run.part in _above(part))
-        point = left.inside(run.point) if is_around or run.part <= number else None
-        if point is not None:
-            proof_of = left.index_inside(run.proof_of) if run.proof_of >= 0 else -1
-            observations.append(replace(run, point=point, proof_of=proof_of))
-    in_flight = []
-    for request in known.in_flight:
-        point = left.inside(request.point) if request.part <= number else None
-        if point is not None:
-            proof_of = left.index_inside(request.proof_of) if request.proof_of >= 0 else -1
-            in_flight.append(replace(request, point=point, proof_of=proof_of))
-    unbuildable = {inner: why for point, why in known.unbuildable.items() if (inner := left.inside(point)) is not None}
-    marks = {version: mark for version, mark in known.marks.items() if version <= left.changes[0]}
-    return Known(observations, unbuildable, in_flight, known.slots, marks)
-
-
-def _request_outside(request: Request, left: LeftOut, number: int) -> Request:
-    proof_of = left.index_outside(request.proof_of) if request.proof_of >= 0 else -1
-    return replace(request, point=left.outside(request.point), proof_of=proof_of, part=request.part or number)
-
-
-def _culprit_outside(culprit: Culprit, left: LeftOut) -> Culprit:
-    claims = tuple(
-        replace(
-            result,
-            claim=replace(result.claim, healthy=left.outside(result.claim.healthy), sick=left.outside(result.claim.sick)),
-        )
-        for result in culprit.claims
-    )
-    return replace(culprit, changes=tuple(map(left.index_outside, culprit.changes)), claims=claims)
-
-
-def _remark_outside(remark: Remark, left: LeftOut) -> Remark:
-    return replace(remark, first=left.index_outside(remark.first), last=left.index_outside(remark.last - 1) + 1)
 
 
 # ---- all of them together ---------------------------------------------------------------------------------------------------

@@ -187,7 +187,9 @@ def find_partner(rules: Rules, known: Known, plan: Plan, change: int, *, attempt
     is_necessary = True if all(result.claim.sick == rules.bad_point for result in found.claims) else None
     culprit = Culprit(found.named, probability, claims, is_necessary, None if found.needed else True)
     answer = Answer("isolated", _say_isolated(len(found.named)), culprits=(culprit,), remarks=remarks_on_needed(found.needed))
-    return replace(plan, phase=Phase.DONE, claims=(*plan.claims, *found.claims, grown.breaks), answer=answer)
+    told = {result.claim for result in plan.claims}
+    more = (result for result in found.claims if result.claim not in told)
+    return replace(plan, phase=Phase.DONE, claims=(*plan.claims, *more, grown.breaks), answer=answer)
 
 
 def _without_on_the_way(

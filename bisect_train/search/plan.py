@@ -7,8 +7,9 @@ and reports call it on stored observations. The phases:
     BASE     neither end is an ancestor of the other: is the merge base good?       fixed before, otherwise
     SEARCH   narrow the ordered list of changes                                     search.belief, search.propose
     PROOF    fresh runs for or against the change that the search named             verdict.proof
-    PARTNER  the change alone does not break the good end: which earlier change must come with it?
-    REST     more than one: parts of the range, and bad stretches before the culprit        search.parts, search.islands
+    PARTNER  the change alone does not break the good end: which earlier changes must come with it?   search.partner
+    REST     more than one: changes that are coupled or each enough     search.coupling, search.complement
+             parts of the range, and bad stretches before the culprit   search.parts, search.islands
     DONE     an answer
 """
 

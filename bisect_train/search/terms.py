@@ -35,7 +35,9 @@ class Phase(str, Enum):
 class Request:
     """One run that is wanted: a point, a seed index, a repeat; in a proof its attempt (from 1) and the change it is about.
 
-    `part` is 0 for the whole range, else the number of the part of it that is searched by itself (`search.parts`).
+    `part` is 0 for the whole range; 1, 2, ... is a part of it that is searched by itself (`search.parts`); -1 are bad stretches
+    (`search.islands`), -2 coupled changes (`search.coupling`), -10, -11, ... the range without the culprits found so far
+    (`search.complement`).
     """
 
     point: Point

@@ -205,7 +205,7 @@ SETTINGS: dict[str, Callable[[int], Case]] = {
     "bits": _with_step(_bits),
     "rates 0.05 and 0.9": _with_step(lambda s, c, gap: NodeWorld(mean_of=_step(c, gap), seed=s, rates=(0.05, 0.9))),
     "rates 0.1 and 0.7": _with_step(lambda s, c, gap: NodeWorld(mean_of=_step(c, gap), seed=s, rates=(0.1, 0.7))),
-    "rates 0.1 and 0.7, offsets": _with_step(
+    "odd rates 0.1 and 0.7": _with_step(
         lambda s, c, gap: NodeWorld(mean_of=_step(c, gap), seed=s, rates=(0.1, 0.7), logit_sd=1.2)
     ),
     "heavy tails": _with_step(lambda seed, culprit, gap: TailedWorld(mean_of=_step(culprit, gap), seed=seed)),

@@ -14,7 +14,7 @@ from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.changes.tree_files import read_file
 from bisect_train.core.changes import ChangeKind, DataLink, FilePatch, Point, Variant, make_point
-from bisect_train.core.errors import InputError, UnbuildableError
+from bisect_train.core.errors import InputError, RecipeError, UnbuildableError
 from bisect_train.core.probe import EnvironmentSettings, ProbeJob, ProbeSpec, Rung
 from bisect_train.core.question import ConfigEnd, ConfigHold, DataEnd, EndState, Inside, Question
 from bisect_train_workers.command import Places, complete_command
@@ -248,3 +248,23 @@ def test_data_of_a_variant_take_the_place_of_the_recipes(user: UserRepo) -> None
     variant = Variant("t", "c", ("python",), links=(DataLink("/new", "data"),))
     job = ProbeJob("id", ProbeSpec(variant, Rung(1)), settings, "repo").with_own_settings()
     assert job.settings.links == (DataLink("/kept", "more"), DataLink("/new", "data"))
+
+
+def test_keys_of_a_hydra_composition_are_given_as_overrides(user: UserRepo, repository: Repository) -> None:
+    pytest.importorskip("hydra", reason="Hydra is an optional extra")
+    user.commit(
+        {
+            "conf/train.yaml": "defaults:\n  - optimizer: sgd\n  - _self_\nlr: 0.1\nsteps: 5\n",
+            "conf/optimizer/sgd.yaml": "name: sgd\nmomentum: 0.9\n",
+            "conf/optimizer/adam.yaml": "name: adam\nlr: ${lr}\n",
+        }
+    )
+    good, bad = EndState(hydra=("train", "lr=0.2")), EndState(hydra=("train", "lr=0.3", "optimizer=adam"))
+    question = one_commit(user, good_state=good, bad_state=bad, command=("python", "{overrides}"), hydra_dir="conf")
+    space = build_space(repository, question)
+    assert {change.id for change in space.changes} >= {"lr", "optimizer.name", "optimizer.momentum", "optimizer.lr"}
+    number = next(idx for idx, change in enumerate(space.changes) if change.id == "lr")
+    assert space.variant(Point(0)).command == ("python", "lr=0.2")
+    assert space.variant(make_point(0, plus=(number,))).command == ("python", "lr=0.2", "lr=0.3")
+    with pytest.raises(RecipeError, match="no Hydra config directory"):
+        build_space(repository, replace(question, hydra_dir="nowhere"))

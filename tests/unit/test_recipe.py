@@ -80,7 +80,8 @@ MISTAKES = [
     ("metrics:\n  m:\n    patern: '(x)'\n", r"line 3: unknown key metrics.m.patern.*\n.*`pattern`"),
     ("qqqqq: 1\n", r"unknown key qqqqq\n  known keys here: command, config"),
     ("restart: {save_at: 4}\n", r"line 1: the key restart is not supported by this version"),
-    ("environment: {mode: uv}\n", r"the key environment is not supported by this version"),
+    ("environment: {mode: conda}\n", r"line 1: environment.mode"),
+    ("environment: {files: [../requirements.txt]}\n", r"leads out of the checkout"),
     ("when: {}\n", r"the key when is not supported by this version"),
     # yaml
     ("command: [a\nconfig: {}\n", r"line 2, column \d+: this is not valid YAML"),

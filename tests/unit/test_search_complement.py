@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bisect_train.core.changes import GOOD_END, Point, make_point
-from bisect_train.search.complement import COMPLEMENT, MAX_CULPRITS, LeftOut
+from bisect_train.search.complement import MAX_CULPRITS
+from bisect_train.search.leftout import COMPLEMENT, LeftOut
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, RemarkKind, Request, Rules
 from bisect_train.verdict.outcome import Observation

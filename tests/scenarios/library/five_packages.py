@@ -85,7 +85,9 @@ SPECIAL = {8: SUM_FIRST, 18: MASK_PADDING}
 
 def trainer_history() -> tuple[Step, ...]:
     """Return the 30 commits of minitrainer after its first; each fifth is a release."""
-    return tuple(SPECIAL.get(place) or _trainer_step(place) for place in range(1, COMMITS_PER_RELEASE * (len(RELEASES) - 1) + 1))
+    return tuple(
+        SPECIAL.get(place) or _trainer_step(place) for place in range(1, COMMITS_PER_RELEASE * (len(RELEASES) - 1) + 1)
+    )
 
 
 def _trainer_step(place: int) -> Step:
@@ -136,7 +138,10 @@ def prepare(files: Path) -> None:
         if rest == 0:
             git(files / "minitrainer", "tag", f"v{RELEASES[number]}", commit)
             make_wheel(
-                wheels, "minitrainer", RELEASES[number], {name: text for name, text in tree.items() if name.startswith("minitrainer/")}
+                wheels,
+                "minitrainer",
+                RELEASES[number],
+                {name: text for name, text in tree.items() if name.startswith("minitrainer/")},
             )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from bisect_train.core.fingerprint import Fingerprint, RankRecord, StepRecord
 from bisect_train.core.probe import ProbeSpec
 
 FOLDER = Path(__file__).parents[2] / "data" / "scenarios"
+
+_PLACE_OF_WHEEL = re.compile(r"file://\S*/(?=[0-9a-f]{40}/)|/[^/]*$")
+"""Of a wheel that was built from a commit: all but the commit."""
 
 RunKey = tuple[str, int, int]
 """Kind or variant, seed index, repeat."""
@@ -100,9 +104,12 @@ class Recording:
 
 
 def name_of(spec: ProbeSpec) -> str:
-    """Return the name of a variant: its tree, with its config where that is no part of the tree."""
+    """Return the name of a variant: its tree, with all else that it is made of; where that lies is no part of it."""
     variant = spec.variant
-    return f"{variant.tree}+{digest_of(variant.config.text)}" if variant.config else variant.tree
+    name = f"{variant.tree}+{digest_of(variant.config.text)}" if variant.config else variant.tree
+    packages = [_PLACE_OF_WHEEL.sub("", text) for text in variant.packages]
+    more = {"packages": packages, "env": variant.env, "data": variant.data}
+    return f"{name}+{digest_of(more)}" if any(more.values()) else name
 
 
 def _thin(fingerprint: Fingerprint) -> Fingerprint:

@@ -7,11 +7,12 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from bisect_train.changes import package_axis
 from bisect_train.cli import driving
 from bisect_train.cli.main import group
 from bisect_train.core.executor import Executor
@@ -65,7 +66,18 @@ def replay(
         yield SimulatedExecutor(script, slots=slots)
 
     built = scenario.build(folder)
-    return built, *run_command(built, folder / "home", open_simulated)
+    with ExitStack() as stack:
+        if train is None:  # nothing is run, so nothing is built
+            stack.enter_context(mock.patch.object(package_axis, "wheel_of_commit", _empty_wheel))
+        return built, *run_command(built, folder / "home", open_simulated)
+
+
+def _empty_wheel(repo: Path, commit: str, out: Path, *, python: str) -> Path:
+    """Return an empty wheel where that of a commit would lie."""
+    wheel = out / commit / "package-0-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True, exist_ok=True)
+    wheel.touch()
+    return wheel
 
 
 def scenario_script(

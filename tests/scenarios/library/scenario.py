@@ -29,7 +29,7 @@ class Truth:
         hidden: culprits that must be among the candidates.
         island: an earlier bad stretch, which must be told: its first commit, and the one that ends it.
         effect: bounds of bad - good of the first culprit, in the metric's unit.
-        levels: (kind, id or title) of all that must be found inside the first culprit, the outermost first; () is not looked at.
+        levels: (kind, id or title) of what must be found inside the first culprit, outermost first; () is not looked at.
     """
 
     status: str | tuple[str, ...]
