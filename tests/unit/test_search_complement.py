@@ -145,6 +145,12 @@ def test_joint_claims_are_about_the_bad_end_without_all_of_them() -> None:
         assert statuses[healed, only[culprit.changes[0]]] is ClaimStatus.HELD
 
 
-def test_rules_inside_keep_what_is_free() -> None:
-    solved = solve(set_world((3,), (50,)), Rules(NUM, free_rules().ends, num_ordered=32, skipped=frozenset({20, 40})), slots=2)
-    assert sorted(named(solved)) == [(3,), (50,)]
+def test_the_range_without_a_culprit_knows_what_is_free_and_skipped() -> None:
+    """50 needs 45, which is told in the numbers of the whole; no skipped version is run there either."""
+    world = set_world((3,), (50,), is_broken=lambda point: point.holds(50) and not point.holds(45))
+    rules, seen = Rules(NUM, free_rules().ends, num_ordered=32, skipped=frozenset({20, 40})), list[Observation]()
+    while (plan := make_plan(rules, Known(seen, slots=2))).answer is None:
+        seen += [world.run(request) for request in plan.wanted[:2]]
+    assert sorted(culprit.changes for culprit in plan.answer.culprits) == [(3,), (50,)]
+    assert (RemarkKind.NEEDS, 45) in {(remark.kind, remark.first) for remark in plan.answer.remarks}
+    assert {run.point for run in seen}.isdisjoint({make_point(version, minus=(3,)) for version in (20, 40)})

@@ -112,6 +112,17 @@ def test_plan_of_a_pair_names_a_member_that_others_need() -> None:
     assert solved.answer.culprits[0].is_necessary is None, "the bad end without it was never seen"
 
 
+def test_plan_names_no_pair_of_which_one_is_enough() -> None:
+    """11 breaks it, 20 repairs that, and 40 undoes the repair: on the good end 11 needs nobody."""
+
+    def is_bad(point: Point) -> bool:
+        return point.holds(11) and (point.holds(40) or not point.holds(20))
+
+    world = World(mean_of=lambda point: 10.0 * is_bad(point), class_of=lambda point: f"{is_bad(point)}")
+    solved = solve(world, free_rules(), slots=2)
+    assert named(solved) == [(40,)] and solved.answer.culprits[0].is_sufficient is False
+
+
 # ---- the bit code -----------------------------------------------------------------------------------------------------------
 
 

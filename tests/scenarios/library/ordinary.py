@@ -6,7 +6,7 @@ left out. The decoys look like a change of what is trained, and are none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bisect_train.demo.history.steps import Append, Merge, Move, Replace, Role, Step, Tree
@@ -179,7 +179,10 @@ SAME_INIT = Step(
 """A decoy that looks like a change of the model and keeps the bits."""
 
 
-def weave(special: Mapping[int, Step | Merge], *, num: int) -> tuple[Step | Merge, ...]:
-    """Return a history of `num` commits: `special` at their places (1 is the first after the base), ordinary ones elsewhere."""
-    ordinary = iter(ORDINARY)
+def weave(special: Mapping[int, Step | Merge], *, num: int, without: Collection[str] = ()) -> tuple[Step | Merge, ...]:
+    """Return a history of `num` commits: `special` at their places (1 is the first after the base), ordinary ones elsewhere.
+
+    Ordinary ones whose subject is in `without` do not occur.
+    """
+    ordinary = iter([step for step in ORDINARY if step.subject not in without])
     return tuple(special[place] if place in special else next(ordinary) for place in range(1, num + 1))

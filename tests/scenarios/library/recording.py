@@ -20,8 +20,7 @@ from bisect_train.core.probe import ProbeSpec
 
 FOLDER = Path(__file__).parents[2] / "data" / "scenarios"
 
-_PLACE_OF_WHEEL = re.compile(r"file://\S*/(?=[0-9a-f]{40}/)|/[^/]*$")
-"""Of a wheel that was built from a commit: all but the commit."""
+_WHEEL_OF_COMMIT = re.compile(r"file://\S*/([0-9a-f]{40})/\S*")
 
 RunKey = tuple[str, int, int]
 """Kind or variant, seed index, repeat."""
@@ -107,7 +106,7 @@ def name_of(spec: ProbeSpec) -> str:
     """Return the name of a variant: its tree, with all else that it is made of; where that lies is no part of it."""
     variant = spec.variant
     name = f"{variant.tree}+{digest_of(variant.config.text)}" if variant.config else variant.tree
-    packages = [_PLACE_OF_WHEEL.sub("", text) for text in variant.packages]
+    packages = [_WHEEL_OF_COMMIT.sub(r"\1", text) for text in variant.packages]
     more = {"packages": packages, "env": variant.env, "data": variant.data}
     return f"{name}+{digest_of(more)}" if any(more.values()) else name
 

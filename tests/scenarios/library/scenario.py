@@ -13,6 +13,7 @@ from tests.scenarios.library.repository import build_repository
 
 Commit = Step | Merge
 COMMON_OPTIONS = ("--steps", "24")
+PIECES = ("hunk", "config")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Truth:
         exit_status: of the command, or all that are right.
         culprits: the only ones that may be named, the largest effect first; each a commit, or commit and config key of a pair.
         inside: commits of a merged branch that must be named inside the first culprit.
+        pieces: hunks and config keys of a commit that must be named inside the first culprit, by the ids of report.json.
         kind_of_change: of report.json; None is not looked at.
         stretch: the only commits that may be candidates; () is not looked at.
         hidden: culprits that must be among the candidates.
@@ -36,6 +38,7 @@ class Truth:
     exit_status: int | tuple[int, ...]
     culprits: tuple[tuple[Commit | str, ...], ...] = ()
     inside: tuple[Commit, ...] = ()
+    pieces: tuple[str, ...] = ()
     kind_of_change: str | None = None
     stretch: tuple[Commit, ...] = ()
     hidden: tuple[Commit, ...] = ()
@@ -142,6 +145,9 @@ def _check_culprits(truth: Truth, built: Built, report: Mapping[str, Any]) -> No
     inside = {part["id"] for culprit in report["culprits"][:1] for part in culprit["inside"] if part["kind"] == "commit"}
     if truth.inside:
         assert inside == {built.hash_of(commit) for commit in truth.inside}, report["culprits"][0]["inside"]
+    pieces = {part["id"] for culprit in report["culprits"][:1] for part in culprit["inside"] if part["kind"] in PIECES}
+    if truth.pieces:
+        assert pieces == set(truth.pieces), (report["summary"], report["culprits"][0]["inside"])
 
 
 def _check_levels(truth: Truth, built: Built, report: Mapping[str, Any]) -> None:
