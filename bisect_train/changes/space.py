@@ -16,28 +16,20 @@ from bisect_train.changes.commit_states import CommitStates
 from bisect_train.changes.fixup import Fixups, FixupUse
 from bisect_train.changes.history import CommitRange, commit_range, single_commit
 from bisect_train.changes.hunk_states import HunkStates
+from bisect_train.changes.idle_keys import config_path_of
 from bisect_train.changes.merge import ConflictError
 from bisect_train.changes.package_axis import PackageAxis, ReleaseAxis, TreePackages
-from bisect_train.changes.packs import (
-    MAX_RANGE_BYTES,
-    MAX_RANGE_COMMITS,
-    ObjectList,
-    PackShelf,
-    check_complete,
-    list_objects,
-    list_tree_objects,
-    num_bytes_of,
-)
 from bisect_train.changes.plumbing import decode, printable
 from bisect_train.changes.priors import Priors, weigh_changes
 from bisect_train.changes.repository import Repository
-from bisect_train.changes.submodules import Submodule, SubmoduleFinder
+from bisect_train.changes.submodules import SubmoduleFinder
 from bisect_train.changes.tree_files import write_files
+from bisect_train.changes.variant_packs import VariantPacks, tree_of
 from bisect_train.changes.worktree import write_commit
 from bisect_train.core.changes import GOOD_END, Change, ChangeKind, Point, Variant, make_point
 from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.probe import Pack
-from bisect_train.core.question import Question
+from bisect_train.core.question import ConfigHold, Question
 
 
 def build_space(repository: Repository, question: Question) -> ChangeSpace:
@@ -104,8 +96,7 @@ class ChangeSpace:
         self._submodules = SubmoduleFinder(repository)
         environment = question.settings.environment
         self._tree_packages = TreePackages(repository.git, environment.files, environment.installed)
-        self._shelf = PackShelf(repository.home / "packs" / repository.key)
-        self._anchors: tuple[frozenset[str], ObjectList] | None = None
+        self._packs = VariantPacks(repository, commits, self._submodules)
         self._variants: dict[Point, Variant] = {}
         self.fixups = tuple(fixup.path for fixup in question.fixups)
         self._fixups = Fixups(repository.git, question.fixups, folder=repository.home / "fixups")
@@ -126,6 +117,15 @@ class ChangeSpace:
         axis = next(axis for axis in self._axes if change in axis.changes)
         return axis.versions_of(change) if isinstance(axis, (PackageAxis, ReleaseAxis)) else ("", "")
 
+    def travelling_config(self) -> str:
+        """Return the config file that each commit has of its own and that differs between the ends; "" without one."""
+        if self._question.hold is not ConfigHold.TRAVEL or not self.commits.commits:
+            return ""
+        git, commits = self._repository.git, self.commits
+        path = config_path_of(git, commits.bad, self._question.command, self._question.config_path)
+        is_changed = path and git.attempt("diff", "--quiet", commits.base, commits.bad, "--", path).returncode == 1
+        return path if is_changed else ""
+
     def patch_of(self, indices: Sequence[int]) -> str:
         """Return the patch onto the commit's parent that holds some pieces of a commit; "" where none is split."""
         return self._states.patch_of(indices) if isinstance(self._states, HunkStates) else ""
@@ -143,29 +143,12 @@ class ChangeSpace:
         return self._variants[point]
 
     def packs(self, variant: Variant) -> tuple[Pack, ...]:
-        """Return the git objects that a worker needs for a variant; most of them in one pack that all variants share.
+        """Return the git objects that a worker needs for a variant.
 
         Raises:
             UnbuildableError: an object is missing.
         """
-        git = self._repository.git
-        anchors, objects = self._shared()
-        self._check_complete(variant.tree)
-        packs = [self._shelf.pack(git, objects.present)]
-        if variant.commit not in anchors:
-            ends = {self._tree_of(commit) for commit in (self.commits.base, self.commits.bad)}
-            extra = list_tree_objects(git, variant.tree, without=ends - {variant.tree} - objects.missing)
-            if extra.missing:
-                check_complete(git, variant.tree)
-            packs.append(self._shelf.pack(git, (variant.commit, *extra.present)))
-        return (*packs, *map(self._pack_submodule, self._submodules.find(variant.tree)))
-
-    def _pack_submodule(self, module: Submodule) -> Pack:
-        git = self._repository.git.with_objects(module.objects)
-        objects = list_tree_objects(git, module.subtree.tree)
-        if objects.missing:
-            check_complete(git, module.subtree.tree, inside=module.subtree.path)
-        return self._shelf.pack(git, objects.present)
+        return self._packs.packs(variant)
 
     def reproduce(self, point: Point) -> tuple[str, ...]:
         """Return the git commands by which a person gets a set's tree; generated files outside of it are not in them."""
@@ -246,18 +229,14 @@ class ChangeSpace:
     def _base_of(self, point: Point) -> tuple[str, str]:
         """Return the commit and the tree of a canonical set, before any fixup."""
         if point == GOOD_END:
-            return self.commits.good, self._tree_of(self.commits.good)
+            return self.commits.good, tree_of(self._repository, self.commits.good)
         return self._states.state_of(self._tree_part(point))
-
-    def _tree_of(self, commit: str) -> str:
-        # not `rev-parse`: it wants the tree itself, which a partial clone may lack
-        return self._repository.git.text("log", "-1", "--format=%T", commit, "--")
 
     def _build(self, point: Point) -> Variant:
         commit, tree = self._base_of(point)
         chosen = self.held if point == GOOD_END else self._free_part(point)
         if self._repository.is_partial:
-            self._check_complete(tree)
+            self._packs.check_complete(tree)
         draft = self._draft(chosen, self._tree_packages.packages_of(tree))
         commit, tree = self._write(*self._fix(commit, tree), draft)
         return Variant(
@@ -302,26 +281,6 @@ class ChangeSpace:
             return commit, tree
         message = f"bisect-train: {commit[:12]} with {', '.join(map(printable, self._fixups.names(fixed.applied)))}"
         return write_commit(self._repository.git, fixed.tree, message=message, parents=(commit,)), fixed.tree
-
-    def _check_complete(self, tree: str) -> None:
-        if self._repository.is_partial or self._shared()[1].missing:
-            check_complete(self._repository.git, tree)
-
-    def _shared(self) -> tuple[frozenset[str], ObjectList]:
-        """Return the commits whose objects the shared pack has, and these objects."""
-        if self._anchors is None:
-            self._anchors = self._choose_shared()
-        return self._anchors
-
-    def _choose_shared(self) -> tuple[frozenset[str], ObjectList]:
-        git = self._repository.git
-        ends = tuple(dict.fromkeys((self.commits.base, self.commits.good, self.commits.bad)))
-        if len(self.commits.commits) <= MAX_RANGE_COMMITS:
-            every = tuple(dict.fromkeys((*ends, *self.commits.commits)))
-            objects = list_objects(git, every)
-            if num_bytes_of(git, objects.present) <= MAX_RANGE_BYTES:
-                return frozenset(every), objects
-        return frozenset(ends), list_objects(git, ends)
 
 
 def _states_of(repository: Repository, question: Question, commits: CommitRange) -> CommitStates | HunkStates:

@@ -14,7 +14,7 @@ from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, load_state, results_that_count
 from bisect_train.core.changes import point_of_text
-from bisect_train.core.question import Question
+from bisect_train.core.question import ConfigHold, Question
 from bisect_train.report import ChangePart, Cost, DescentPart, ReportData, build_report
 from bisect_train.report.byfixup import warn_of_fixups
 from bisect_train.report.byperson import warn_of_person, warn_of_priors
@@ -85,6 +85,21 @@ def inside_of(plan: Plan, space: ChangeSpace) -> tuple[ChangePart, ...]:
     return tuple(ChangePart("file", path, path) for path in dict.fromkeys(files))
 
 
+def _warn_of_config(plan: Plan, question: Question, space: ChangeSpace) -> tuple[str, ...]:
+    """Return how a config file of the repository was held, where the answer may depend on it."""
+    culprits = plan.answer.culprits if plan.answer else ()
+    if question.part_of or not any(idx < len(space.commits.commits) for culprit in culprits for idx in culprit.changes):
+        return ()
+    if question.hold is not ConfigHold.TRAVEL:
+        good = "that of the good end"
+        how = {"good": good, "bad": "that of the bad end", "split": f"{good}, its keys are changes of their own"}
+        return (f"every commit ran with one {question.config_path}: {how[question.hold.value]}",)
+    path = space.travelling_config()
+    if not path:
+        return ()
+    return (f"{path} changed within the range, and each commit ran with its own: with --hold-config the answer may be another",)
+
+
 def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store, bisection_id: str) -> tuple[str, ...]:
     """Return what a reader must know about an answer beside the answer."""
     stale = "results of earlier bisections were dropped: the same run shows something else today (data, or the machine)"
@@ -93,5 +108,6 @@ def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store
     points = [point_of_text(probe.spec["point"]) for probe in results_that_count(store, bisection_id)] if space.fixups else []
     state = load_state(store, bisection_id, question)
     contradicted = contradicted_marks(state.marks, state.observations, plan.ends, question.metric)
-    by_hand = (*warn_of_idle_keys(events), *warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
-    return (*by_hand, *warn_of_fixups(plan, space, points), *([stale] if is_stale else []))
+    by_hand = (*warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
+    by_config = (*warn_of_idle_keys(events), *_warn_of_config(plan, question, space))
+    return (*by_config, *by_hand, *warn_of_fixups(plan, space, points), *([stale] if is_stale else []))

@@ -82,17 +82,29 @@ def _next_member(
         return (best, belief.posterior[best]), ()
     if belief.wanted:
         return None, belief.wanted
-    needed = _prerequisite(rules, belief)
-    return (None if needed is None else (needed, 1.0)), ()
+    bad, blocked = _blocked_below(known, line, belief)
+    if blocked is None:
+        return None, ()
+    between = range(blocked + 1, bad)
+    if between:
+        return None, (Request(line.point_of(between[len(between) // 2]), 0),)
+    return ((bad - 1, 1.0) if bad - 1 >= rules.first_free else None), ()
 
 
-def _prerequisite(rules: Rules, belief: Belief) -> int | None:
-    """Return the free change from which on the members can run at all, where they are sick as soon as they run."""
+def _blocked_below(known: Known, line: Line, belief: Belief) -> tuple[int, int | None]:
+    """Return the first bad version of a line, and the last one before it that cannot be run; None if one before it could.
+
+    Then the members run only from some free change on, and are sick as soon as they run.
+    """
     verdicts = {version: item.verdict for version, item in belief.evidence.items()}
-    bad = min((version for version, verdict in verdicts.items() if verdict is VerdictKind.BAD), default=len(belief.posterior))
-    below = [verdict for version, verdict in verdicts.items() if version < bad]
-    is_blocked = bool(below) and all(verdict is VerdictKind.UNTESTABLE for verdict in below)
-    return bad - 1 if is_blocked and bad - 1 >= rules.first_free else None
+    verdicts |= dict.fromkeys(line.skipped, VerdictKind.UNTESTABLE)
+    for point in known.unbuildable:
+        if (version := line.version_at(point)) is not None:
+            verdicts[version] = VerdictKind.UNTESTABLE
+    bad = min((version for version, verdict in verdicts.items() if verdict is VerdictKind.BAD), default=line.num_changes)
+    below = {version: verdict for version, verdict in verdicts.items() if version < bad}
+    is_blocked = bool(below) and all(verdict is VerdictKind.UNTESTABLE for verdict in below.values())
+    return bad, max(below) if is_blocked else None
 
 
 @dataclass(frozen=True, slots=True)

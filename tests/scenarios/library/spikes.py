@@ -1,0 +1,136 @@
+"""Case 8: one commit changes three settings of Adam; its longer memory for squared gradients makes the loss jump now and then.
+
+Once in 150 steps a batch comes from a table: one rare symbol over and over, whose code is twenty times as long. After it the
+update is about seven times as large with beta2 0.999 as with 0.95. The mean of the loss hardly shows it, how far the held-out
+loss rises above its best does. The reports: AI-Hypercomputer/maxtext#17, NVIDIA/Megatron-LM#1582.
+"""
+
+from __future__ import annotations
+
+from bisect_train.demo.history.steps import Replace, Role, Step
+from tests.scenarios.library.harmless import SORT_KEYS
+from tests.scenarios.library.ordinary import weave
+from tests.scenarios.library.program import CONFIG_YAML, TRAIN_PY
+from tests.scenarios.library.scenario import Scenario, Truth
+
+FEATURES_PY = '''\
+import torch
+from torch import nn
+
+RARE = 64
+WIDTH = 1024
+
+
+class CharModel(nn.Module):
+    """Linear on fixed random features of the last few characters."""
+
+    def __init__(self, num_symbols, settings):
+        super().__init__()
+        context = settings["context"]
+        self.register_buffer("rows", torch.arange(context) * num_symbols)
+        self.codes = nn.Embedding(context * num_symbols, WIDTH)
+        self.codes.requires_grad_(False)
+        nn.init.normal_(self.codes.weight, std=settings["init"])
+        self.codes.weight[self.rows + RARE] *= 20.0
+        self.head = nn.Linear(WIDTH, num_symbols)
+
+    def forward(self, inputs):
+        return self.head(self.codes(inputs + self.rows).sum(dim=1).relu())
+'''
+
+TABLES_PY = '''\
+"""Every so often the text is a table: one symbol over and over, then a letter."""
+
+import torch
+
+from model import RARE
+
+LETTER = 69
+
+
+class WithTables:
+    def __init__(self, batches, every):
+        self.batches = batches
+        self.every = every
+        self.num_drawn = 0
+
+    def draw(self):
+        inputs, targets = self.batches.draw()
+        self.num_drawn += 1
+        if self.num_drawn % self.every == 0:
+            inputs, targets = torch.full_like(inputs, RARE), torch.full_like(targets, LETTER)
+        return inputs, targets
+'''
+
+HELD_OUT_PY = '''\
+"""The loss on text that is kept for this, and how far it is above the best so far."""
+
+import torch
+import torch.nn.functional as F
+
+
+class HeldOut:
+    def __init__(self, batches):
+        self.inputs, self.targets = batches.draw()
+        self.best = float("inf")
+
+    @torch.no_grad()
+    def measure(self, model):
+        loss = F.cross_entropy(model(self.inputs), self.targets).item()
+        self.best = min(self.best, loss)
+        return loss, loss - self.best
+'''
+
+_WITH_TABLES = (
+    TRAIN_PY.replace("from corpus import load_corpus\n", "from corpus import load_corpus\nfrom held_out import HeldOut\n")
+    .replace("from settings import load_settings\n", "from settings import load_settings\nfrom tables import WithTables\n")
+    .replace(
+        "    return torch.optim.SGD(\n        model.parameters(),\n"
+        '        lr=settings["lr"],\n        momentum=settings["momentum"],\n    )\n',
+        "    return torch.optim.AdamW(\n        model.head.parameters(),\n"
+        '        lr=settings["lr"],\n        betas=(0.9, settings["beta2"]),\n'
+        '        weight_decay=settings["weight_decay"],\n    )\n',
+    )
+    .replace(
+        '    batches = Batches(corpus, settings["data"], seed=settings["seed"])\n',
+        '    batches = WithTables(Batches(corpus, settings["data"], seed=settings["seed"]), settings["data"]["table_every"])\n'
+        '    held_out = HeldOut(Batches(corpus, {**settings["data"], "lines": 32}, seed=1))\n',
+    )
+    .replace(
+        '            print(f"step {step} loss {loss:.4f}")\n',
+        '            print(f"step {step} loss {loss:.4f}")\n'
+        "        if step % 2 == 0:\n"
+        '            print("held out {:.4f}, above best {:.4f}".format(*held_out.measure(model)))\n',
+    )
+)
+_CONFIG = (
+    CONFIG_YAML.replace("  lr: 4.0\n  momentum: 0.8\n", "  lr: 3.0e-4\n  beta2: 0.95\n  weight_decay: 0.1\n")
+    .replace("  init: 0.02\n", "  init: 4.0\n")
+    .replace("  lines: 64\n", "  lines: 8\n  table_every: 150\n")
+)
+
+LONGER_MEMORY = Step(
+    "config: settings of the large runs",
+    (
+        Replace("config.yaml", "  lr: 3.0e-4\n", "  lr: 2.8e-4\n"),
+        Replace("config.yaml", "  beta2: 0.95\n", "  beta2: 0.999\n"),
+        Replace("config.yaml", "  weight_decay: 0.1\n", "  weight_decay: 0.09\n"),
+    ),
+    role=Role.CULPRIT,
+)
+_SPIKES_RECIPE = "metrics:\n  rise: {from: log, pattern: 'above best (?P<value>[0-9.]+)', better: lower, reduce: max}\n"
+
+LOSS_SPIKES = Scenario(
+    "case08_beta2",
+    weave({6: SORT_KEYS, 12: LONGER_MEMORY}, num=18),
+    Truth("isolated", 0, ((LONGER_MEMORY,),), kind_of_change="worse", pieces=("config.yaml:optimizer.beta2",)),
+    base={
+        "config.yaml": _CONFIG,
+        "held_out.py": HELD_OUT_PY,
+        "model.py": FEATURES_PY,
+        "tables.py": TABLES_PY,
+        "train.py": _WITH_TABLES,
+    },
+    options=("--steps", "180", "--recipe", "{files}/recipe.yaml"),
+    files={"recipe.yaml": _SPIKES_RECIPE},
+)
