@@ -147,4 +147,7 @@ def _say_sides(case: Case) -> str:
     num_good = sum(kind is VerdictKind.GOOD for version, kind in kinds.items() if version <= change)
     num_bad = sum(kind is VerdictKind.BAD for version, kind in kinds.items() if version > change)
     before, after = say_count(num_good, "tested version"), say_count(num_bad, "tested version")
-    return f"In its place the two sides agree: {before} before it good, {after} from it on bad, none the other way."
+    num_odd = sum(kind is VerdictKind.BAD for version, kind in kinds.items() if version <= change)
+    num_odd += sum(kind is VerdictKind.GOOD for version, kind in kinds.items() if version > change)
+    other = "none the other way" if not num_odd else f"{num_odd} the other way, found later"
+    return f"In its place the two sides agree: {before} before it good, {after} from it on bad, {other}."

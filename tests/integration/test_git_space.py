@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bisect_train.changes import packs as packs_module
-from bisect_train.changes import space as space_module
+from bisect_train.changes import variant_packs as variant_packs_module
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.core.changes import GOOD_END, ChangeKind, FilePatch, Point, make_point
 from tests.support.git_repos import BAD_CONFIG, GOOD_CONFIG, UserRepo, files_of, files_on_worker, git, question_of
@@ -111,7 +111,7 @@ def test_torn_pack_on_disk_is_made_again(example: Example) -> None:
 
 
 def test_packs_of_a_huge_range_are_one_per_variant(example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(space_module, "MAX_RANGE_COMMITS", 3)
+    monkeypatch.setattr(variant_packs_module, "MAX_RANGE_COMMITS", 3)
     space = build_space(example.space._repository, example.space._question)
     variant = space.variant(make_point(3))
     packs = space.packs(variant)

@@ -1,0 +1,181 @@
+"""After an answer: hunks and keys inside a commit, releases inside a package, config keys that nothing reads any more.
+
+The program is simulated: what a probe shows is computed from the files, packages and variables that its variant has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bisect_train.changes.idle_keys import suspects_of
+from bisect_train.changes.tree_files import read_file
+from bisect_train.cli import driving
+from bisect_train.cli.main import group
+from bisect_train.core.probe import ProbeJob
+from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
+from tests.support.git_repos import UserRepo
+from tests.support.simulated_bisection import fingerprint_of
+from tests.support.wheels import make_wheel
+
+Level = Callable[[UserRepo, ProbeJob], float]
+
+
+class Desk:
+    """The command line in a repository whose runs are simulated."""
+
+    def __init__(self, user: UserRepo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.user, self.home = user, home
+        self.jobs: list[ProbeJob] = []
+        self._monkeypatch = monkeypatch
+        monkeypatch.setenv("BISECT_TRAIN_HOME", str(home))
+        monkeypatch.chdir(user.path)
+
+    def run(self, level: Level, *args: str, command: tuple[str, ...] = ("python", "train.py")) -> dict[str, Any]:
+        """Run a bisection to its report.json; it must end with status 0."""
+
+        class Context:
+            def __init__(self, *_: Any) -> None:
+                self.executor = SimulatedExecutor(script, slots=2)
+
+            def __enter__(self) -> SimulatedExecutor:
+                return self.executor
+
+            def __exit__(self, *_: Any) -> None:
+                self.executor.close()
+
+        def script(job: ProbeJob) -> SimulatedRun:
+            self.jobs.append(job)
+            return SimulatedRun(fingerprint_of(level(self.user, job), seed_idx=job.spec.seed_idx))
+
+        self._monkeypatch.setattr(driving, "open_executor", Context)
+        out = self.home / "out"
+        result = CliRunner().invoke(group, ["run", *args, "--out", str(out), "-q", "--", *command], standalone_mode=False)
+        assert result.exception is None and result.return_value == 0, result.output
+        report: dict[str, Any] = json.loads((out / "report.json").read_text())
+        return report
+
+    def text(self, job: ProbeJob, path: str) -> str:
+        """Return a file of a probe's checkout."""
+        return read_file(self.user.open(self.home).git, job.spec.variant.tree, path) or ""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(UserRepo.create(tmp_path / "repo"), tmp_path / "home", monkeypatch)
+
+
+def body(**changed: str) -> str:
+    """Return a program of ten settings, far enough apart to be hunks of their own."""
+    names = "abcdefghij"
+    return "".join(f"{name} = {changed.get(name, '1')}\n" + f"print('{name}')\n" * 4 for name in names)
+
+
+def test_hunk_inside_a_commit_is_named_and_written_as_a_patch(desk: Desk) -> None:
+    user = desk.user
+    good = user.commit({"train.py": body(), "README": "x"})
+    user.commit({"README": "y"})
+    squash = user.commit({"train.py": body(**dict.fromkeys("abcefgi", "2")), "README": "z"}, message="Squash")
+    user.commit({"README": "w"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return 2.0 if "f = 2" in desk.text(job, "train.py") else 1.0
+
+    report = desk.run(level, "--good", good)
+    (culprit,) = report["culprits"]
+    assert culprit["changes"][0]["id"] == squash
+    assert [part["kind"] for part in culprit["inside"]] == ["hunk"] and culprit["inside"][0]["id"] == "train.py:26,1"
+    assert "inside it: hunk train.py:26,1" in report["summary"]
+    patch = (desk.home / "out" / "culprit.patch").read_text()
+    assert re.findall(r"^[-+]\w.*", patch, re.MULTILINE) == ["-f = 1", "+f = 2"]
+    user.git("checkout", "-q", f"{squash}^")
+    (user.path / "p.patch").write_text(patch)
+    user.git("apply", "p.patch")
+    assert "f = 2" in (user.path / "train.py").read_text()
+
+
+def test_key_of_a_commit_that_changes_several_is_named(desk: Desk) -> None:
+    user = desk.user
+    good = user.commit({"train.py": "x", "conf.yaml": "lr: 1\nbeta: 1\nwd: 1\n"})
+    commit = user.commit({"conf.yaml": "lr: 2\nbeta: 2\nwd: 2\n"}, message="tune")
+    user.commit({"train.py": "y"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return 2.0 if "beta: 2" in desk.text(job, "conf.yaml") else 1.0
+
+    (culprit,) = desk.run(level, "--good", good)["culprits"]
+    assert culprit["changes"][0]["id"] == commit
+    assert [(part["kind"], part["id"]) for part in culprit["inside"]] == [("config", "conf.yaml:beta")]
+    again = desk.run(level, "--good", good, "--no-descend")
+    assert [part["kind"] for part in again["culprits"][0]["inside"]] == ["file"]
+
+
+def version_of(job: ProbeJob, name: str) -> str:
+    return next((item.partition("==")[2] for item in job.spec.variant.packages if item.startswith(f"{name}==")), "")
+
+
+def test_package_opens_into_its_releases(desk: Desk, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for version in ("1.0", "1.1", "1.2", "1.3", "2.0"):
+        make_wheel(wheels, "toyopt", version, {"toyopt.py": f"V = '{version}'\n"})
+    (tmp_path / "good.txt").write_text("toyopt==1.0\nother==1\nsame==3\n")
+    (tmp_path / "bad.txt").write_text("toyopt==2.0\nother==2\nsame==3\n")
+    desk.user.commit({"train.py": "x"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return 2.0 if version_of(job, "toyopt") >= "1.2" else 1.0
+
+    envs = ("--good-env", str(tmp_path / "good.txt"), "--bad-env", str(tmp_path / "bad.txt"))
+    places = ("--find-links", str(wheels), "--index-url", "none")
+    report = desk.run(level, "--good", "HEAD", "--bad", "HEAD", *envs, *places)
+    (culprit,) = report["culprits"]
+    assert (culprit["changes"][0]["kind"], culprit["changes"][0]["id"]) == ("package", "toyopt")
+    assert [part["id"] for part in culprit["inside"]] == ["toyopt 1.2"]
+    assert report["num_changes"]["package"] == 2 and "1.1 -> 1.2" in report["summary"]
+    others = {version_of(job, "other") for job in desk.jobs if version_of(job, "toyopt") in ("1.1", "1.2", "1.3")}
+    assert len(others) == 1, "inside, the other packages stay as they were where it was named"
+
+
+def test_key_that_the_commit_has_stopped_reading_is_told(desk: Desk) -> None:
+    user = desk.user
+    config = "warmup_ratio: 0.03\nlr: 0.1\n"
+    good = user.commit({"train.py": "w = cfg['warmup_ratio']\nlr = cfg['lr']\n", "conf.yaml": config})
+    user.commit({"notes": "1"})
+    culprit = user.commit({"train.py": "w = cfg.get('warmup_steps', 0.1)\nlr = cfg['lr']\n"}, message="rename")
+    user.commit({"notes": "2"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        values = dict(line.split(": ") for line in desk.text(job, "conf.yaml").splitlines())
+        reads = "warmup_ratio" in desk.text(job, "train.py")
+        return (float(values["warmup_ratio"]) if reads else 2.0) + float(values["lr"])
+
+    report = desk.run(level, "--good", good, "--config", "conf.yaml")
+    assert [part["id"] for part in report["culprits"][0]["changes"]] == [culprit]
+    (told,) = (text for text in report["warnings"] if "nothing reads it" in text)
+    assert told.startswith(f"the key warmup_ratio is in conf.yaml, but nothing reads it from commit {culprit[:8]} on")
+    repository = user.open(desk.home)
+    assert [item.key for item in suspects_of(repository.git, parent=f"{culprit}^", commit=culprit, path="conf.yaml")] == [
+        "warmup_ratio"
+    ]
+
+
+def test_config_that_travels_and_changes_is_told(desk: Desk) -> None:
+    user = desk.user
+    good = user.commit({"train.py": "x", "conf.yaml": "lr: 1\n"})
+    user.commit({"conf.yaml": "lr: 3\n"})
+    user.commit({"train.py": "bad"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return 2.0 if desk.text(job, "train.py") == "bad" else 1.0
+
+    told = desk.run(level, "--good", good, "--config", "conf.yaml")["warnings"]
+    assert any(text.startswith("conf.yaml changed within the range") for text in told)
+    told = desk.run(level, "--good", good, "--config", "conf.yaml", "--hold-config", "good")["warnings"]
+    assert "every commit ran with one conf.yaml: that of the good end" in told
