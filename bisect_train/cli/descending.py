@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bisect_train.changes.repository import Repository
@@ -28,7 +28,7 @@ from bisect_train.store.contract import Store
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A bisection with its answer, as far as there is one; `home` is the tool's folder."""
+    """A bisection with its answer, as far as there is one; `home` is the tool's folder, `repeats`: runs repeat bitwise."""
 
     store: Store
     home: Path
@@ -36,6 +36,7 @@ class Whole:
     question: Question
     space: ChangeSpace
     answer: Answer | None
+    repeats: bool = False
 
 
 def look_into(whole: Whole, *, report_part: Callable[[str], ReportData], may_ask: bool) -> tuple[DescentPart, ...]:
@@ -94,6 +95,7 @@ def _ask(whole: Whole, opening: Opening, limits: Limits, *, may_ask: bool) -> st
     """
     repository = Repository.open(Path(whole.question.repo), home=whole.home)
     question, _ = look_inside(whole.question, whole.space, opening, repository=repository, part_of=whole.id, limits=limits)
+    question = replace(question, repeats=whole.repeats)
     return ask_inside(whole.store, question, opening) if may_ask else None
 
 

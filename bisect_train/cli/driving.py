@@ -121,7 +121,8 @@ def _answer(bench: _Bench, bisection_id: str, question: Question, space: ChangeS
             question, bisection_id=bisection_id, space=space, store=store, executor=executor, listener=view
         )
         ended = coordinator.run()
-    whole = Whole(store, bench.desk.home, bisection_id, question, space, ended.answer)
+    repeats = ended.plan_with_answer.ends.repeats_bitwise is True
+    whole = Whole(store, bench.desk.home, bisection_id, question, space, ended.answer, repeats)
     descents = look_into(whole, report_part=lambda child: _answer_part(bench, child, bisection_id), may_ask=True)
     find_idle_keys(
         store, bisection_id, question, space, ended.plan_with_answer, home=bench.desk.home, executor=bench.executor(question)

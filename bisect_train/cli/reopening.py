@@ -74,7 +74,15 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
 
 def descents_of(desk: Desk, reopened: Reopened) -> tuple[DescentPart, ...]:
     """Return what is stored of the inside of the merges that a bisection has named; asks and runs nothing."""
-    whole = Whole(desk.store, desk.home, reopened.stored.id, reopened.question, reopened.space, reopened.plan.answer)
+    whole = Whole(
+        desk.store,
+        desk.home,
+        reopened.stored.id,
+        reopened.question,
+        reopened.space,
+        reopened.plan.answer,
+        reopened.plan.ends.repeats_bitwise is True,
+    )
     return look_into(whole, report_part=lambda child: report_of(desk, reopen(desk, child)), may_ask=False)
 
 

@@ -46,6 +46,7 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
             min_effect=question.min_effect,
             max_seeds=question.limits.max_seeds,
             has_judge=bool(question.settings.judge),
+            repeats_known=question.repeats,
         ),
         good_is_base=space.good_is_base,
         num_ordered=space.num_ordered,

@@ -203,6 +203,7 @@ class Question:
         inside: what is split, in a question about the inside of a change.
         package_repos: (name, folder) of clones of packages' repositories.
         launcher: arguments that stand before the whole command; `{image}` in them is the end's container image.
+        repeats: whether runs are known to repeat bitwise, from the bisection that this one is a part of.
         hydra_dir: directory of Hydra configs in the tree, where the ends' compositions are compared; else "".
     """
 
@@ -237,6 +238,7 @@ class Question:
     package_repos: tuple[tuple[str, str], ...] = ()
     launcher: tuple[str, ...] = ()
     hydra_dir: str = ""
+    repeats: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""

@@ -138,8 +138,9 @@ def _judge_base(rules: Rules, known: Known, ends: Ends) -> Plan | None:
 
 
 def _search_and_prove(rules: Rules, known: Known, ends: Ends, *, may_stop: bool) -> Plan:
-    from_halves = doubts_of_halves(rules, known, ends)
-    prior = {idx: rules.prior_nats.get(idx, 0.0) + from_halves.get(idx, 0.0) for idx in {*rules.prior_nats, *from_halves}}
+    prior = rules.prior_nats
+    if from_halves := doubts_of_halves(rules, known, ends):
+        prior = {idx: prior.get(idx, 0.0) + from_halves.get(idx, 0.0) for idx in {*prior, *from_halves}}
     plan = with_bitcode(rules, known, _search_once(replace(rules, prior_nats=prior), known, ends, may_stop=may_stop))
     if prior and plan.answer is not None and plan.answer.status not in PROVED:
         # a prior says where to look first, not where to end: what it names and cannot prove is searched without it

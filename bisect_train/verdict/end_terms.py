@@ -91,7 +91,10 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class EndRules:
-    """What was asked: the metric, the criterion, whether any difference counts, the smallest effect, seeds per end."""
+    """What was asked: the metric, the criterion, whether any difference counts, the smallest effect, seeds per end.
+
+    `repeats_known`: runs were seen to repeat bitwise by the bisection that this one is a part of; they are not repeated again.
+    """
 
     metric: Metric
     criterion: Criterion = Criterion.AUTO
@@ -99,3 +102,4 @@ class EndRules:
     min_effect: float | None = None
     max_seeds: int = 8
     has_judge: bool = False
+    repeats_known: bool = False

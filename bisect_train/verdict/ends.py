@@ -153,8 +153,10 @@ def _prove_values(good: Sequence[Observation], bad: Sequence[Observation], rules
     if broken := _find_broken(good, bad):
         return broken
     seen = replicates_of(good, bad, rules.metric)
+    if rules.repeats_known and seen.repeats_bitwise is None:
+        seen = replace(seen, repeats_bitwise=True)
     ends = _ends_of(seen, rules)
-    wanted = _missing_runs(good, bad, num_good=FIRST_LOOK, num_bad=FIRST_LOOK)
+    wanted = _missing_runs(good, bad, rules, num_good=FIRST_LOOK, num_bad=FIRST_LOOK)
     if wanted:
         return replace(ends, wanted=wanted, reason="how wide is the metric?")
     if seen.repeats_bitwise and are_all_equal(seen):
@@ -179,10 +181,11 @@ def _find_broken(good: Sequence[Observation], bad: Sequence[Observation]) -> End
 
 
 def _missing_runs(
-    good: Sequence[Observation], bad: Sequence[Observation], *, num_good: int, num_bad: int
+    good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules, *, num_good: int, num_bad: int
 ) -> tuple[EndRun, ...]:
     """Return what is missing of the first seeds of both ends and of the repeats of seed 0, seed by seed."""
-    plan = [(0, 0), (0, 1), *((idx, 0) for idx in range(1, max(num_good, num_bad)))]
+    repeats = [] if rules.repeats_known else [(0, 1)]
+    plan = [(0, 0), *repeats, *((idx, 0) for idx in range(1, max(num_good, num_bad)))]
     return tuple(
         EndRun(is_bad, seed_idx, repeat)
         for seed_idx, repeat in plan
@@ -222,7 +225,7 @@ def _prove_without_spread(seen: Replicates, ends: Ends, rules: EndRules) -> Ends
 def _prove_by_looks(good: Sequence[Observation], bad: Sequence[Observation], seen: Replicates, rules: EndRules) -> Ends:
     looks = _looks_of(rules)
     for look in looks:
-        wanted = _runs_of_look(good, bad, seen, look, max_seeds=2 * looks[-1])
+        wanted = _runs_of_look(good, bad, seen, look, rules, max_seeds=2 * looks[-1])
         if wanted:
             return replace(_ends_of(seen, rules), wanted=wanted, reason="more seeds are needed")
         ends = _look_at(seen.first(look), rules, same_error=_same_error(look, looks))
@@ -270,14 +273,14 @@ def _look_at(part: Replicates, rules: EndRules, *, same_error: float) -> Ends:
 
 
 def _runs_of_look(
-    good: Sequence[Observation], bad: Sequence[Observation], seen: Replicates, look: int, *, max_seeds: int
+    good: Sequence[Observation], bad: Sequence[Observation], seen: Replicates, look: int, rules: EndRules, *, max_seeds: int
 ) -> tuple[EndRun, ...]:
     """Return the runs that a look still needs: copies are made up for, but an end without any spread has shown all it can."""
     nums = []
     for values, runs, is_inert in ((seen.good, good, seen.is_good_inert), (seen.bad, bad, seen.is_bad_inert)):
         num_without_value = len({run.seed_idx for run in runs}) - len(values)  # copies, and runs that failed
         nums.append(0 if is_inert or len(values) >= look else min(look + num_without_value, max_seeds))
-    return _missing_runs(good, bad, num_good=nums[0], num_bad=nums[1])
+    return _missing_runs(good, bad, rules, num_good=nums[0], num_bad=nums[1])
 
 
 def _look_p(low: list[float], high: list[float], spread: float, *, num_sides: int, differences: list[float]) -> float | None:

@@ -152,16 +152,15 @@ def test_report_budget_lists_candidates_and_blames_none() -> None:
     assert any("none is blamed" in text for text in report.explanation)
 
 
-def test_report_two_independent_culprits_blames_neither() -> None:
+def test_report_two_changes_that_each_are_enough_names_both_and_says_so() -> None:
     def behave(point: Point, seed: int, repeat: int) -> Fingerprint:
         is_bad = point.holds(4) or point.holds(CULPRIT)
         return make_fingerprint(3.4 if is_bad else 3.0, seed=seed, salt="bad" if is_bad else "")
 
     report = play(behave, commit_space()).report()
-    assert (report.status, report.exit_status, report.culprits) == ("candidates", 3, ())
-    assert len(report.candidates) >= 1
-    told = " ".join(report.explanation)
-    assert "none is blamed" in told
+    assert (report.status, report.exit_status, len(report.culprits)) == ("several", 0, 2)
+    assert [culprit.necessary for culprit in report.culprits] == [False, False]
+    assert any("enough by itself" in text for text in report.warnings)
 
 
 def test_report_unfinished_says_so() -> None:

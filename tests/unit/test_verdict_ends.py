@@ -51,6 +51,13 @@ def test_ends_near_each_other_want_five_seeds_and_then_separate() -> None:
     assert ends.p_value == pytest.approx(1 / 252)
 
 
+def test_ends_of_a_part_do_not_repeat_what_is_known_to_repeat() -> None:
+    ends, num_runs = grow(lambda idx: TIGHT[idx], lambda idx: TIGHT[idx] + 5.0, replace(RULES, repeats_known=True))
+    assert (ends.status, num_runs, ends.repeats_bitwise) == (EndsStatus.SEPARATED, 6, True)
+    _, num_runs = grow(lambda idx: TIGHT[idx], lambda idx: TIGHT[idx] + 5.0)
+    assert num_runs == 8
+
+
 def test_ends_better_is_no_regression_but_counts_for_any_change() -> None:
     good, bad = end_runs(GOOD, TIGHT, name="g"), end_runs(BAD, shifted(TIGHT, -5.0), name="b")
     assert prove_ends(good, bad, RULES).status is EndsStatus.BETTER

@@ -51,7 +51,7 @@ _RENAMED_BASE = {
     "train.py": _WITH_SCHEDULE,
     "config.yaml": CONFIG_YAML.replace("  steps: 600\n", "  steps: 600\n  warmup_ratio: 0.03\n"),
 }
-_RENAMED_TRUTH = Truth("isolated", 0, ((READ_STEPS,),), kind_of_change="worse")
+_RENAMED_TRUTH = Truth("isolated", 0, ((READ_STEPS,),), kind_of_change="worse", unread=("train.warmup_ratio", READ_STEPS))
 _CONFIG_COMMAND = ("python", "train.py", "--config", "{config}")
 
 RENAMED_KEY = Scenario(

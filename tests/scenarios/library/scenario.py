@@ -30,6 +30,7 @@ class Truth:
         stretch: the only commits that may be candidates; () is not looked at.
         hidden: culprits that must be among the candidates.
         island: an earlier bad stretch, which must be told: its first commit, and the one that ends it.
+        unread: a config key, and the commit from which on nothing reads it; a warning must tell it.
         effect: bounds of bad - good of the first culprit, in the metric's unit.
         levels: (kind, id or title) of what must be found inside the first culprit, outermost first; () is not looked at.
     """
@@ -43,6 +44,7 @@ class Truth:
     stretch: tuple[Commit, ...] = ()
     hidden: tuple[Commit, ...] = ()
     island: tuple[Commit, Commit] | None = None
+    unread: tuple[str, Commit] | None = None
     effect: tuple[float, float] | None = None
     levels: tuple[tuple[str, str], ...] = ()
 
@@ -180,6 +182,14 @@ def _check_island(truth: Truth, built: Built, report: Mapping[str, Any]) -> None
     assert all(built.hash_of(commit)[:8] in said for commit in truth.island), f"the bad island is not told: {said}"
 
 
+def _check_unread(truth: Truth, built: Built, report: Mapping[str, Any]) -> None:
+    if truth.unread is None:
+        return
+    key, commit = truth.unread
+    told = [text for text in report["warnings"] if f"nothing reads it from commit {built.hash_of(commit)[:8]} on" in text]
+    assert len(told) == 1 and f"the key {key} is in " in told[0], report["warnings"]
+
+
 _CHECKS: tuple[Callable[[Truth, Built, Mapping[str, Any]], None], ...] = (
     _check_status,
     _check_culprits,
@@ -187,4 +197,5 @@ _CHECKS: tuple[Callable[[Truth, Built, Mapping[str, Any]], None], ...] = (
     _check_effect,
     _check_candidates,
     _check_island,
+    _check_unread,
 )
