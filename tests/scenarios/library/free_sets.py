@@ -57,7 +57,7 @@ OTHERS: dict[str, tuple[object, object]] = {
     "data.lines": (64, 62),
     "model.init": (0.02, 0.021),
     "optimizer.momentum": (0.8, 0.79),
-    "optimizer.weight_decay": (0.0, 1.0e-06),
+    "optimizer.weight_decay": (0.0, 0.0001),
     "train.clip": (100.0, 90.0),
     "log.every": (5, 10),
 }

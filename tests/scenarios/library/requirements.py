@@ -131,7 +131,7 @@ def prepare_sgd(files: Path) -> None:
 REQUIREMENTS_TWICE = Scenario(
     "requirements_twice",
     weave({5: FIRST_BUMP, 12: SECOND_BUMP}, num=16, without=(PINNED_BEFORE,)),
-    Truth("isolated", 0, ((SECOND_BUMP,),), kind_of_change="worse", levels=(("hunk", "requirements.txt"),)),
+    Truth("isolated", 0, ((SECOND_BUMP,),), kind_of_change="worse", levels=(("hunk", "requirements.txt:2,1"),)),
     base=USES_SGD,
     options=OPTIONS,
     files={"recipe.yaml": RECIPE},
