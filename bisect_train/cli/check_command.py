@@ -67,7 +67,7 @@ def command(
             return answer_without_runs(desk, question, space, reason=reason, output=output)
         title = title_of(question, space)
         if dry_run:
-            return print_dry_run(question, space, title)
+            return print_dry_run(question, space, title, desk.store)
         return start_bisection(desk, question, space, title=title, output=output)
 
 

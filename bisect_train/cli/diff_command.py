@@ -47,7 +47,7 @@ def command(goods: tuple[str, ...], bad: str, no_color: bool, **values: Any) -> 
         good_config, bad_config = config_files(asked)
         question = ask_difference(asked, repository, commits=commits, good_config=good_config, bad_config=bad_config)
         space = build_space(repository, question)
-        print_changes(question, space, make_console(Output(no_color=no_color)))
+        print_changes(question, space, desk.store, make_console(Output(no_color=no_color)))
         if output.json is not None:
-            write_text(output.json, json.dumps(changes_to_json(question, space), indent=2) + "\n")
+            write_text(output.json, json.dumps(changes_to_json(question, space, desk.store), indent=2) + "\n")
     return 0

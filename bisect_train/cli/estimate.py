@@ -1,13 +1,17 @@
-"""How many probes a bisection may take, before anything runs: the least and the most, within what may be spent."""
+"""How many probes a bisection may take, and how long: the least and the most, within what may be spent."""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
+from statistics import median
 
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import Criterion
+from bisect_train.report.words import say_seconds
 from bisect_train.search.line import MAX_RATE_RUNS
+from bisect_train.store.contract import Store
 from bisect_train.verdict.ends import FIRST_LOOK
 from bisect_train.verdict.failing_ends import RATE_LOOKS as END_LOOKS
 from bisect_train.verdict.failing_ends import RATE_SEEDS_FACTOR
@@ -15,6 +19,7 @@ from bisect_train.verdict.proof import NUM_LAST_PAIRS
 from bisect_train.verdict.proof import RATE_LOOKS as PROOF_LOOKS
 
 NUM_STATES = 6  # of a proof: both ends, the two sides of the change, the bad end without it, the good end with it
+MAX_BISECTIONS = 5  # whose probes say how long one takes
 NUM_REPEATS = 2  # of the same seed, one at each end
 BY_FAILURE = (Criterion.AUTO, Criterion.SYMPTOM, Criterion.JUDGE)
 
@@ -78,3 +83,31 @@ def _say_total(estimate: Estimate, question: Question) -> str:
     if limit < least:
         return f"--max-probes {limit} ends it before an answer, which takes {least} at least"
     return f"{_say((least, limit))} in all (--max-probes; up to {most} without)"
+
+
+def usual_duration_s(store: Store, question: Question) -> float | None:
+    """Return the median time of the last probes of this repository, seconds; None where none was run.
+
+    Those of the same number of steps count, if there are any.
+    """
+    alike: list[float] = []
+    others: list[float] = []
+    for stored in [item for item in store.list() if item.question["repo"] == question.repo][:MAX_BISECTIONS]:
+        is_alike = stored.question["rung"]["steps"] == question.rung.steps
+        times = [probe.result.wall_s for probe in store.results(stored.id) if probe.result.wall_s > 0]
+        (alike if is_alike else others).extend(times)
+    times = alike or others
+    return median(times) if times else None
+
+
+def say_duration(store: Store, question: Question, num_changes: int) -> str:
+    """Return how long it may take, from the probes that this repository had; "" where it had none."""
+    usual_s = usual_duration_s(store, question)
+    if usual_s is None:
+        return ""
+    slots = question.limits.parallel or max(1, int((os.cpu_count() or 1) // max(question.settings.cpus, 1.0)))
+    least, most = (num * usual_s / slots for num in estimate_probes(question, num_changes).total)
+    at_once = f"{slots} at a time" if slots > 1 else "one at a time"
+    return (
+        f"{say_seconds(least)} to {say_seconds(most)}, {at_once}, if a probe takes {say_seconds(usual_s)} as those before did"
+    )

@@ -12,10 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from bisect_train.changes.space import ChangeSpace
-from bisect_train.cli.estimate import say_estimates
+from bisect_train.cli.estimate import say_duration, say_estimates, usual_duration_s
 from bisect_train.core.changes import Change, ChangeKind
 from bisect_train.core.question import ConfigHold, Question
 from bisect_train.report.words import KIND_NAMES, say_counts, short_id
+from bisect_train.store.contract import Store
 
 _HOLDS = {
     ConfigHold.TRAVEL: "each commit has its own",
@@ -25,8 +26,8 @@ _HOLDS = {
 }
 
 
-def print_changes(question: Question, space: ChangeSpace, console: Console) -> None:
-    """Print the changes by kind, the order in which they are searched, and what a search would take."""
+def print_changes(question: Question, space: ChangeSpace, store: Store, console: Console) -> None:
+    """Print the changes by kind, numbered in the order in which they are searched, and what a search would take."""
     coupled = coupled_keys(space.changes)
     for kind in dict.fromkeys(change.kind for change in space.changes):
         rows = [(idx, change) for idx, change in enumerate(space.changes) if change.kind is kind]
@@ -48,9 +49,11 @@ def print_changes(question: Question, space: ChangeSpace, console: Console) -> N
         console.print(f"in all: {say_counts(_counts(space))}", markup=False)
     for line in say_estimates(question, len(space.changes)) if space.changes else ():
         console.print(f"probes   {line}", markup=False, soft_wrap=True)
+    if space.changes and (duration := say_duration(store, question, len(space.changes))):
+        console.print(f"time     {duration}", markup=False, soft_wrap=True)
 
 
-def changes_to_json(question: Question, space: ChangeSpace) -> dict[str, Any]:
+def changes_to_json(question: Question, space: ChangeSpace, store: Store) -> dict[str, Any]:
     """Return the changes as JSON: number, kind, id, title, detail, whether skipped, the keys they seem to go with."""
     coupled = coupled_keys(space.changes)
     return {
@@ -71,6 +74,7 @@ def changes_to_json(question: Question, space: ChangeSpace) -> dict[str, Any]:
             }
             for idx, change in enumerate(space.changes)
         ],
+        "usual_probe_s": usual_duration_s(store, question),
         "expected_probes": list(say_estimates(question, len(space.changes))) if space.changes else [],
     }
 

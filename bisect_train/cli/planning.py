@@ -10,12 +10,13 @@ from rich.console import Console
 from bisect_train.changes.fixup import FixupUse, refuse_unused
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.asking import config_ends
-from bisect_train.cli.estimate import say_estimates
+from bisect_train.cli.estimate import say_duration, say_estimates
 from bisect_train.cli.notes import say_note
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Question
 from bisect_train.report.words import name_change, say_count, say_counts
+from bisect_train.store.contract import Store
 
 
 def config_files(asked: Asked) -> tuple[ConfigEnd | None, ConfigEnd | None]:
@@ -87,7 +88,7 @@ def warn_of_idle_priors(space: ChangeSpace) -> None:
         say_note(f"--prior {text!r} matches no change of the range")
 
 
-def print_dry_run(question: Question, space: ChangeSpace, title: str) -> int:
+def print_dry_run(question: Question, space: ChangeSpace, title: str, store: Store) -> int:
     """Say what a bisection would do; return exit status 0."""
     console = Console(highlight=False)
     fixups = survey_fixups(space)
@@ -105,4 +106,6 @@ def print_dry_run(question: Question, space: ChangeSpace, title: str) -> int:
         console.print(f"prior     {text} ({say_count(num_matched, 'change')})", markup=False, soft_wrap=True)
     for name, line in zip(("probes", ""), say_estimates(question, len(space.changes)), strict=False):
         console.print(f"{name:<9} {line}", markup=False, soft_wrap=True)
+    if duration := say_duration(store, question, len(space.changes)):
+        console.print(f"time      {duration}", markup=False, soft_wrap=True)
     return 0

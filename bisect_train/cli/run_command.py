@@ -68,5 +68,5 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
         title = title_of(question, space)
         warn_of_idle_priors(space)
         if dry_run:
-            return print_dry_run(question, space, title)
+            return print_dry_run(question, space, title, desk.store)
         return start_bisection(desk, question, space, title=title, output=output)

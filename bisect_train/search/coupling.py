@@ -11,7 +11,8 @@ and a set counts as too small unless it is BAD. What remains is one culprit with
     HEALS    the bad end without the group is healthy
     BREAKS   the good end with it is sick
 
-If one change remains, it was not coupled. The runs carry the part number COUPLING. A combination that the program refuses costs
+A member without which the rest of the group could be run must be shown to be needed, too: the group without it is healthy. If one
+change remains, it was not coupled. The runs carry the part number COUPLING. A combination that the program refuses costs
 next to nothing, which is why so many are tried.
 
 Source: Zeller and Hildebrandt 2002.
@@ -30,7 +31,7 @@ from bisect_train.search.attempts import MEASURED, Tested, check_claims
 from bisect_train.search.belief import credible_changes
 from bisect_train.search.terms import PROVED, Answer, Culprit, Known, Phase, Plan, Remark, RemarkKind, Request, Rules
 from bisect_train.verdict.evidence import judge_variant
-from bisect_train.verdict.outcome import Observation
+from bisect_train.verdict.outcome import Observation, OutcomeKind
 from bisect_train.verdict.proof import Claim, ClaimKind, ClaimStatus
 
 COUPLING = -2
@@ -115,7 +116,7 @@ def plan_coupling(rules: Rules, known: Known, plan: Plan) -> Plan:
         replace(rules, num_earlier_attempts=num_before),
         own,
         plan.ends,
-        claims_of_group(rules, low, reduced.items),
+        (*claims_of_group(rules, low, reduced.items), *search.claims_of_members(reduced.items)),
         reduced.items[-1],
     )
     if tested is None:
@@ -176,6 +177,15 @@ class _Stretch:
             return verdict is VerdictKind.BAD
         return None
 
+    def claims_of_members(self, group: Items) -> tuple[Claim, ...]:
+        """Return the claims that a member which can be left out of the group is needed: single runs may have kept it there."""
+        rests = [tuple(idx for idx in group if idx != member) for member in group] if len(group) > 1 else []
+        return tuple(
+            Claim(ClaimKind.HEALS, self.point(rest), self.point(group))
+            for rest in rests
+            if any(run.outcome.kind not in (OutcomeKind.FAILED, OutcomeKind.UNTESTABLE) for run in self._runs(self.point(rest)))
+        )
+
     def request(self, items: Items) -> Request:
         """Return the next run of a set."""
         point = self.point(items)
@@ -199,11 +209,12 @@ def _with_group(plan: Plan, own: Answer | None, group: Items, tested: Tested) ->
     """Return the plan with the group as its culprit where the proof held, else with what it left open."""
     assert own is not None
     states = {ClaimStatus.HELD: True, ClaimStatus.FAILED: False}
-    parent, heals, breaks = tested.results
+    parent, heals, breaks, *of_members = tested.results
     probability = sum(plan.posterior[idx] for idx in group)
     culprit = Culprit(group, probability, tested.results, states.get(heals.status), states.get(breaks.status))
     plan = replace(plan, claims=tested.results)
-    is_sure = parent.status is heals.status is ClaimStatus.HELD and parent.how not in MEASURED
+    has_held = all(result.status is ClaimStatus.HELD for result in (parent, heals, *of_members))
+    is_sure = has_held and parent.how not in MEASURED
     if not (tested.has_held or (is_sure and breaks.status is ClaimStatus.UNBUILDABLE)):
         return replace(plan, answer=replace(own, culprits=(culprit,)))
     if len(group) == 1:
