@@ -119,6 +119,10 @@ class Case:
         shown = self.culprit.changes if self.culprit is not None else (self.plan.candidate,)
         return self.proof_attempt([idx for idx in shown if idx is not None])
 
+    def attempts(self) -> tuple[int, ...]:
+        """The numbers of all attempts at a proof, in order."""
+        return tuple(sorted({run.seen.attempt for run in self.runs if run.seen.attempt > 0}))
+
     def proof_attempt(self, changes: Sequence[int]) -> int:
         """Return the number of the newest attempt about one of these changes, 0 if there was none."""
         return max((run.seen.attempt for run in self.runs if run.seen.proof_of in changes), default=0)

@@ -9,7 +9,7 @@ from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.report.case import Case
 from bisect_train.report.several import part_of_culprit, say_part
 from bisect_train.report.words import say_number
-from bisect_train.search.terms import Culprit, Phase
+from bisect_train.search.terms import Culprit, Phase, RemarkKind
 from bisect_train.verdict.evidence import judge_variant
 from bisect_train.verdict.proof import ClaimKind, ClaimResult
 
@@ -41,6 +41,8 @@ def list_conditions(case: Case, culprit: Culprit, kind: str | None) -> tuple[str
     good, _ = say_states(kind)
     if part := part_of_culprit(case, culprit):
         return (f"proved between {say_part(case, part)}",)
+    if len(culprit.changes) > 1 and any(remark.kind is RemarkKind.COUPLED for remark in case.answer.remarks):
+        return ("the changes can only be made together: no state with some of them only could be run",)
     if len(culprit.changes) > 1:
         return (f"the changes act together; the last one alone leaves the good end {good}",)
     results = {result.claim.kind: result for result in culprit.claims}

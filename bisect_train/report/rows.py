@@ -116,7 +116,9 @@ def _text_among_several(case: Case, claim: Claim, culprit: Culprit) -> str:
 
 def _claim(case: Case, result: ClaimResult, text: str, *, attempt: int) -> ClaimPart:
     claim = result.claim
-    nums = [len(case.at(point, attempt=attempt)) if attempt else 0 for point in (claim.healthy, claim.sick)]
+    nums = _num_runs(case, claim, attempt)
+    if attempt and 0 in nums:  # a claim about several culprits is tested by the attempt of the last one
+        nums = max((_num_runs(case, claim, other) for other in case.attempts()), key=min, default=nums)
     return ClaimPart(
         kind=claim.kind.value,
         text=text,
@@ -129,6 +131,10 @@ def _claim(case: Case, result: ClaimResult, text: str, *, attempt: int) -> Claim
         jump=result.jump,
         reason=result.reason,
     )
+
+
+def _num_runs(case: Case, claim: Claim, attempt: int) -> list[int]:
+    return [len(case.at(point, attempt=attempt)) if attempt else 0 for point in (claim.healthy, claim.sick)]
 
 
 def _claim_text(case: Case, claim: Claim, kind: str | None) -> str:

@@ -12,6 +12,7 @@ from bisect_train.report.inside import add_clause, explain_inside, explain_own_c
 from bisect_train.report.parts import CulpritPart, EffectPart, Wording
 from bisect_train.report.several import explain_several, say_several
 from bisect_train.report.words import name_changes, say_count, say_number, say_share, say_spread, shorten
+from bisect_train.search.terms import RemarkKind
 from bisect_train.verdict.proof import LEVEL, ClaimStatus
 
 
@@ -27,10 +28,16 @@ def word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | Non
     summary = f"{name[0].upper()}{name[1:]}{together} {verb} {_say_harm(case, first.effect, kind)}."
     summary = f"{add_clause(summary[:-1], first)}."
     found = {"better": "Found the change", "numerics_only": "Found the change of the numbers"}
-    headline = found.get(kind or "", "Found the culprit") + (": two changes together" if len(changes) > 1 else "")
+    headline = found.get(kind or "", "Found the culprit") + _say_together(len(changes))
     told = (*say_caveat(case), *explain_inside(culprits), *say_corners(case), *_say_own_changes(case))
     told += (*_say_authors(culprits), *_say_size(case, first.effect), *_say_sureness(case, first, kind))
     return Wording(headline, summary, told)
+
+
+def _say_together(num: int) -> str:
+    if num == 1:
+        return ""
+    return ": two changes together" if num == 2 else f": {num} changes together"
 
 
 def _word_several(case: Case, culprits: tuple[CulpritPart, ...]) -> Wording:
@@ -132,6 +139,10 @@ def _say_roles(case: Case, culprit: CulpritPart, kind: str | None) -> tuple[str,
     if culprit.necessary and culprit.sufficient:
         if len(culprit.changes) == 1:
             return (f"Without it the bad end is {good}; with it alone the good end is {bad}.",)
+        if any(remark.kind is RemarkKind.COUPLED for remark in case.answer.remarks):
+            return (f"Without them the bad end is {good}; with them alone the good end is {bad}.",)
+        if len(culprit.changes) > 2:
+            return (f"Without any one of them the bad end is {good}; with all of them the good end is {bad}.",)
         return (f"Without the first the bad end is {good}; with both the good end is {bad}; the second alone is not enough.",)
     said = [f"Without it the bad end is {good}."] if culprit.necessary else []
     said += [f"Note: {condition}." for condition in culprit.conditions]

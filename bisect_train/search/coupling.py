@@ -11,9 +11,9 @@ and a set counts as too small unless it is BAD. What remains is one culprit with
     HEALS    the bad end without the group is healthy
     BREAKS   the good end with it is sick
 
-A member without which the rest of the group could be run must be shown to be needed, too: the group without it is healthy. If one
-change remains, it was not coupled. The runs carry the part number COUPLING. A combination that the program refuses costs
-next to nothing, which is why so many are tried.
+A member without which the rest of the group could be run must be shown to be needed, too: the group without it is healthy.
+If one change remains, it was not coupled. The runs carry the part number COUPLING. A combination that the program refuses
+costs next to nothing, which is why so many are tried.
 
 Source: Zeller and Hildebrandt 2002.
 """

@@ -24,4 +24,8 @@ def test_real_run_of_a_scenario_says_the_truth(tmp_path: Path, scenario: Scenari
     print(said)
     assert target.exists(), said
     check_report(scenario.truth, built, json.loads(target.read_text()), status)
+    if any(len(culprit) == 2 for culprit in scenario.truth.culprits):
+        assert "The two changes on the good end" in said
+    for piece in scenario.truth.pieces:
+        assert f"+++ b/{piece.partition(':')[0]}" in said  # of the smallest patch
     line.wait_until_gone([], limit_s=15.0)

@@ -18,7 +18,7 @@ from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec, probe_key
 from bisect_train.core.question import Question
 from bisect_train.store.home import open_store
-from tests.scenarios.library.recording import Recording, name_of
+from tests.scenarios.library.recording import Recording, name_of, thin
 from tests.scenarios.library.replay import replay, run_command
 from tests.scenarios.library.scenario import Built, Scenario, check_report
 
@@ -64,11 +64,14 @@ class RecordingExecutor:
         if self._ready:
             ready, self._ready = self._ready, []
             return [*ready]
-        events = self._real.wait(timeout_s)
-        for event in events:
-            if isinstance(event, ProbeFinished) and event.result.fingerprint.ending.kind not in NOT_KEPT:
-                self._recording.add(self._jobs[event.result.job_id].spec, event.result.fingerprint)
-        return events
+        return [self._record(event) for event in self._real.wait(timeout_s)]
+
+    def _record(self, event: ExecutorEvent) -> ExecutorEvent:
+        """Record a finished run; return it as it would be replayed, so that its bits can be compared with replayed ones."""
+        if not isinstance(event, ProbeFinished) or event.result.fingerprint.ending.kind in NOT_KEPT:
+            return event
+        self._recording.add(self._jobs[event.result.job_id].spec, event.result.fingerprint)
+        return replace(event, result=replace(event.result, fingerprint=thin(event.result.fingerprint)))
 
     def cancel(self, job_id: str) -> None:
         """Stop a probe."""

@@ -85,7 +85,7 @@ class Recording:
         Raises:
             UnequalRunsError: a run of its kind showed something else on this seed.
         """
-        variant, seed, seen = name_of(spec), (spec.seed_idx, spec.repeat), _thin(fingerprint)
+        variant, seed, seen = name_of(spec), (spec.seed_idx, spec.repeat), thin(fingerprint)
         if seed == (0, 0) and variant not in self.kinds:
             self.kinds[variant] = digest_of(_to_json(seen))
             earlier = {key: self.strays.pop(key) for key in list(self.strays) if key[0] == variant}
@@ -111,7 +111,7 @@ def name_of(spec: ProbeSpec) -> str:
     return f"{name}+{digest_of(more)}" if any(more.values()) else name
 
 
-def _thin(fingerprint: Fingerprint) -> Fingerprint:
+def thin(fingerprint: Fingerprint) -> Fingerprint:
     """Return a fingerprint with what a search needs: ending, loss, gradient norms, rates, first batch, last parameters."""
 
     def thin_step(step: StepRecord, *, is_last: bool) -> StepRecord:
