@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from bisect_train.changes.arguments import diff_arguments
@@ -149,7 +150,7 @@ class DataAxis:
         self._good = {item.link.target: item for item in good.data}
         self._bad = {item.link.target: item for item in bad.data}
         self.changes = tuple(
-            Change(ChangeKind.DATA, target, f"{target}: {self._good[target].link.source} -> {self._bad[target].link.source}")
+            Change(ChangeKind.DATA, target, f"{target}: {_say_sources(self._good[target], self._bad[target])}")
             for target in self._good
             if self._good[target].digest != self._bad[target].digest
         )
@@ -201,6 +202,14 @@ class InterpreterAxis:
         python_end, image = self._ends[PYTHON in ids], self._ends[IMAGE in ids].image
         launcher = tuple(part.replace("{image}", image) for part in self._launcher)
         return replace(draft, python=python_end.python, interpreter=python_end.interpreter, launcher=launcher)
+
+
+def _say_sources(good: DataEnd, bad: DataEnd) -> str:
+    """Return where the data of two ends lie, without the folders that both lie in: a title is cut at its end."""
+    left, right = Path(good.link.source).parts, Path(bad.link.source).parts
+    num_common = next((idx for idx, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), 0)
+    first = num_common if num_common > 1 else 0  # below the root nothing is gained
+    return f"{Path(*left[first:])} -> {Path(*right[first:])}"
 
 
 def _say(env: Mapping[str, str], name: str) -> str:

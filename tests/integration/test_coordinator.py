@@ -73,15 +73,15 @@ def test_coordinator_cancels_probes_that_have_become_obsolete(lab: Lab) -> None:
     store = MemoryStore()
     gone: list[str] = []
 
-    def slow_in_the_middle(job: ProbeJob) -> SimulatedRun:
+    def slow_after_the_culprit(job: ProbeJob) -> SimulatedRun:
         run = lab.run_of(job)
-        return replace(run, duration_s=50.0 if 2 < len(lab.parts_of(job)) < 6 else 1.0)
+        return replace(run, duration_s=50.0 if 10 < len(lab.parts_of(job)) < 14 else 1.0)
 
     def listen(event: CoordinatorEvent) -> None:
         if isinstance(event, ProbeGone):
             gone.append(event.reason)
 
-    executor = lab.executor(slow_in_the_middle, slots=6)
+    executor = lab.executor(slow_after_the_culprit, slots=6)
     _, ended = drive(lab, store, executor=executor, listener=listen)
     assert_isolated(lab, ended)
     assert "obsolete" in gone

@@ -73,6 +73,11 @@ def test_a_wheel_is_built_once_and_from_a_bare_repository_too(repo: UserRepo, tm
     assert [path.name for path in (tmp_path / "out").iterdir()] == [repo.git("rev-parse", "HEAD~1")]
 
 
+def test_a_commit_that_is_built_again_gives_the_same_wheel(repo: UserRepo, tmp_path: Path) -> None:
+    wheels = [wheel_of_commit(repo.path, "HEAD~1", tmp_path / name) for name in ("here", "there")]
+    assert wheels[0] != wheels[1] and wheels[0].read_bytes() == wheels[1].read_bytes()
+
+
 def test_a_commit_that_does_not_build_says_what_the_build_said(repo: UserRepo, tmp_path: Path) -> None:
     with pytest.raises(UnbuildableError) as caught:
         wheel_of_commit(repo.path, "HEAD", tmp_path / "out")

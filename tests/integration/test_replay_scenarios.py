@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tests.support.simulated_bisection import fingerprint_of
 
 RECORDED = {name: scenario for name, scenario in SCENARIOS.items() if Recording(name).path.exists()}
 MAX_BYTES = 60_000
+MAX_INSIDE = {"squash_one_hunk": 2 * math.log2(60) + 6}
+"""Probes inside the culprit, two at a time."""
 
 
 @pytest.mark.parametrize("scenario", RECORDED.values(), ids=RECORDED)
@@ -24,6 +27,9 @@ MAX_BYTES = 60_000
 def test_replayed_scenario_says_the_truth(tmp_path: Path, scenario: Scenario, slots: int) -> None:
     built, status, report = replay(scenario, tmp_path, slots=slots)
     check_report(scenario.truth, built, report, status)
+    if slots == REPLAY_SLOTS[0]:
+        num_inside = report["cost"]["probes"] - len(report["probes"])
+        assert num_inside <= MAX_INSIDE.get(scenario.name, num_inside)
 
 
 @pytest.mark.parametrize("name", RECORDED)

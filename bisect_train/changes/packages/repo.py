@@ -24,6 +24,8 @@ __all__ = ["requirement_of_wheel", "wheel_of_commit"]
 
 _LIMIT_S = 1800.0
 _SAID_LINES = 12
+_EPOCH = "315532800"
+"""1980-01-01, the earliest that an archive can hold: a commit that is built again gives the same wheel."""
 _DROPPED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIREMENT")
 
 
@@ -133,7 +135,8 @@ def _build(source: Path, out: Path, *, python: str, shown: str) -> None:
 
 
 def _build_environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key not in _DROPPED and not key.startswith("GIT_")}
+    kept = {key: value for key, value in os.environ.items() if key not in _DROPPED and not key.startswith("GIT_")}
+    return {"SOURCE_DATE_EPOCH": _EPOCH, **kept}
 
 
 def _last_lines(output: bytes) -> str:

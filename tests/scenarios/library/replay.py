@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from bisect_train.core.question import Question
 from bisect_train_workers.simulated import Script, SimulatedExecutor, SimulatedRun
 from tests.scenarios.library.recording import Recording, RunKey, name_of
 from tests.scenarios.library.scenario import Built, Scenario
+from tests.support.git_repos import git
 
 
 class NotRecordedError(AssertionError):
@@ -74,7 +76,9 @@ def replay(
 
 def _empty_wheel(repo: Path, commit: str, out: Path, *, python: str) -> Path:
     """Return an empty wheel where that of a commit would lie."""
-    wheel = out / commit / "package-0-py3-none-any.whl"
+    name = re.search(r'^name = "(.*)"$', git(repo, "show", f"{commit}:pyproject.toml"), re.MULTILINE)
+    assert name is not None
+    wheel = out / commit / f"{name[1]}-0-py3-none-any.whl"
     wheel.parent.mkdir(parents=True, exist_ok=True)
     wheel.touch()
     return wheel

@@ -94,7 +94,7 @@ _WITH_TABLES = (
     .replace(
         '    batches = Batches(corpus, settings["data"], seed=settings["seed"])\n',
         '    batches = WithTables(Batches(corpus, settings["data"], seed=settings["seed"]), settings["data"]["table_every"])\n'
-        '    held_out = HeldOut(Batches(corpus, {**settings["data"], "lines": 32}, seed=1))\n',
+        '    held_out = HeldOut(Batches(corpus, {**settings["data"], "lines": 16}, seed=1))\n',
     )
     .replace(
         '            print(f"step {step} loss {loss:.4f}")\n',
@@ -131,6 +131,6 @@ LOSS_SPIKES = Scenario(
         "tables.py": TABLES_PY,
         "train.py": _WITH_TABLES,
     },
-    options=("--steps", "180", "--recipe", "{files}/recipe.yaml"),
+    options=("--steps", "160", "--recipe", "{files}/recipe.yaml"),
     files={"recipe.yaml": _SPIKES_RECIPE},
 )
