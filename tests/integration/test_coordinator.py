@@ -75,7 +75,7 @@ def test_coordinator_cancels_probes_that_have_become_obsolete(lab: Lab) -> None:
 
     def slow_after_the_culprit(job: ProbeJob) -> SimulatedRun:
         run = lab.run_of(job)
-        return replace(run, duration_s=50.0 if 10 < len(lab.parts_of(job)) < 14 else 1.0)
+        return replace(run, duration_s=50.0 if 10 < len(lab.parts_of(job)) < 13 else 1.0)
 
     def listen(event: CoordinatorEvent) -> None:
         if isinstance(event, ProbeGone):
