@@ -134,7 +134,7 @@ ONE_HUNK = _scenario("squash_one_hunk", _squash("return running / 10.0"), (RATE.
 
 _BRING = Replace("helpers/tables.py", "# tables\n", f"# tables\n\n\n{DAMPED}")
 TWO_HUNKS = _scenario(
-    "squash_two_hunks", _squash("return tables.damped(running, 10.0)", _BRING), ("helpers/tables.py:2,4", RATE.hunk())
+    "squash_two_hunks", _squash("return tables.damped(running, 10.0)", _BRING), ("helpers/tables.py:4,4", RATE.hunk())
 )
 
 _CONSTANT = Replace("helpers/tables.py", "TIMES = 1.0\n", "TIMES = 10.0\n")
