@@ -31,6 +31,12 @@ from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.probe import Pack
 from bisect_train.core.question import ConfigHold, Question
 
+REQUIREMENT_FILES = (
+    *(f":(glob){place}" for place in ("requirements*.txt", "requirements/*.txt", "*.lock", "pylock*.toml")),
+    *(f":(glob){place}" for place in ("environment*.yml", "environment*.yaml", "conda-lock.yml")),
+)
+"""Where a repository names its packages; pyproject.toml changes for other reasons too."""
+
 
 def build_space(repository: Repository, question: Question) -> ChangeSpace:
     """Return the changes that a question is about.
@@ -125,6 +131,14 @@ class ChangeSpace:
         path = config_path_of(git, commits.bad, self._question.command, self._question.config_path)
         is_changed = path and git.attempt("diff", "--quiet", commits.base, commits.bad, "--", path).returncode == 1
         return path if is_changed else ""
+
+    def ignored_requirements(self) -> tuple[str, ...]:
+        """Return requirement and lock files that differ between the ends' commits and that no probe's environment follows."""
+        if not self.commits.commits or self._question.settings.environment.files:
+            return ()
+        git, commits = self._repository.git, self.commits
+        listed = git.attempt("diff", "--name-only", "-z", commits.base, commits.bad, "--", *REQUIREMENT_FILES)
+        return tuple(path for path in decode(listed.stdout).split("\0") if path)
 
     def patch_of(self, indices: Sequence[int]) -> str:
         """Return the patch onto the commit's parent that holds some pieces of a commit; "" where none is split."""

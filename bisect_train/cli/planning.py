@@ -82,10 +82,24 @@ def _say_use(use: FixupUse) -> str:
     return f"--fixup {use.path} applies to {use.num_applied:,} of {tried}"
 
 
-def warn_of_idle_priors(space: ChangeSpace) -> None:
-    """Warn on stderr of each rule for priors that matches no change."""
+def warn_before(space: ChangeSpace) -> None:
+    """Warn on stderr of what may not be as it was meant: packages that do not follow the commits, priors that match nothing."""
+    for text in say_ignored_requirements(space):
+        say_note(text)
     for text in space.priors.idle:
         say_note(f"--prior {text!r} matches no change of the range")
+
+
+def say_ignored_requirements(space: ChangeSpace) -> tuple[str, ...]:
+    """Return a warning where packages that the commits ask for change, and all probes run in one environment."""
+    paths = space.ignored_requirements()
+    if not paths:
+        return ()
+    shown = ", ".join(paths[:3])
+    return (
+        f"{shown} changes within the range, and every commit runs in the same environment: name it in the recipe, "
+        f"`environment: {{files: [{paths[0]}]}}`, and each commit runs with what its own asks for",
+    )
 
 
 def print_dry_run(question: Question, space: ChangeSpace, title: str, store: Store) -> int:

@@ -10,6 +10,7 @@ from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk, find_bisection
 from bisect_train.cli.idle import warn_of_idle_keys
+from bisect_train.cli.planning import say_ignored_requirements
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, load_state, results_that_count
@@ -108,6 +109,10 @@ def _warn_of_config(plan: Plan, question: Question, space: ChangeSpace) -> tuple
     return (f"{path} changed within the range, and each commit ran with its own: with --hold-config the answer may be another",)
 
 
+def _warn_of_packages(question: Question, space: ChangeSpace) -> tuple[str, ...]:
+    return () if question.part_of else say_ignored_requirements(space)
+
+
 def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store, bisection_id: str) -> tuple[str, ...]:
     """Return what a reader must know about an answer beside the answer."""
     stale = "results of earlier bisections were dropped: the same run shows something else today (data, or the machine)"
@@ -117,5 +122,5 @@ def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store
     state = load_state(store, bisection_id, question)
     contradicted = contradicted_marks(state.marks, state.observations, plan.ends, question.metric)
     by_hand = (*warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
-    by_config = (*warn_of_idle_keys(events), *_warn_of_config(plan, question, space))
+    by_config = (*warn_of_idle_keys(events), *_warn_of_config(plan, question, space), *_warn_of_packages(question, space))
     return (*by_config, *by_hand, *warn_of_fixups(plan, space, points), *([stale] if is_stale else []))

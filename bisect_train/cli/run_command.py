@@ -23,7 +23,7 @@ from bisect_train.cli.options import (
     split_options,
     what_options,
 )
-from bisect_train.cli.planning import config_files, print_dry_run, title_of, warn_of_idle_priors
+from bisect_train.cli.planning import config_files, print_dry_run, title_of, warn_before
 
 
 @click.command("run")
@@ -66,7 +66,7 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
         question = ask_question(asked, repository, kind="run", commits=commits, good_config=good_config, bad_config=bad_config)
         space = build_space(repository, question)
         title = title_of(question, space)
-        warn_of_idle_priors(space)
+        warn_before(space)
         if dry_run:
             return print_dry_run(question, space, title, desk.store)
         return start_bisection(desk, question, space, title=title, output=output)

@@ -179,3 +179,19 @@ def test_config_that_travels_and_changes_is_told(desk: Desk) -> None:
     assert any(text.startswith("conf.yaml changed within the range") for text in told)
     told = desk.run(level, "--good", good, "--config", "conf.yaml", "--hold-config", "good")["warnings"]
     assert "every commit ran with one conf.yaml: that of the good end" in told
+
+
+def test_requirements_that_change_and_are_not_followed_are_told(desk: Desk) -> None:
+    user = desk.user
+    good = user.commit({"train.py": "x", "requirements.txt": "opt==1\n"})
+    user.commit({"requirements.txt": "opt==2\n"})
+    user.commit({"train.py": "bad"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return 2.0 if desk.text(job, "train.py") == "bad" else 1.0
+
+    told = desk.run(level, "--good", good)["warnings"]
+    assert any(text.startswith("requirements.txt changes within the range, and every commit runs in the same") for text in told)
+    user.write("bisect-train.yaml", "environment: {files: [requirements.txt]}\n")
+    assert not [text for text in desk.run(level, "--good", good)["warnings"] if "same environment" in text]
+    assert {job.spec.variant.packages for job in desk.jobs[-8:]} <= {("opt==1",), ("opt==2",)}
