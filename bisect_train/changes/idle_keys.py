@@ -40,10 +40,16 @@ class Suspect:
 
 
 def config_path_of(git: Git, commit: str, command: Sequence[str], named: str) -> str:
-    """Return the config file in the tree that a command reads: the one named, else one that stands in it; "" without one."""
+    """Return the config file in the tree that a command reads: the one named, else one that stands in it; "" without one.
+
+    The first Python file of a command is the program, no config.
+    """
     if named:
         return named
+    program = next((part for part in command if part.endswith(".py")), "")
     for part in command:
+        if part == program:
+            continue
         path = part.partition("=")[2] if part.startswith("-") and "=" in part else part
         if config_kind_of(path) and read_file(git, commit, path) is not None:
             return path

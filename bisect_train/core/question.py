@@ -79,10 +79,10 @@ class EndState:
             data=tuple(DataEnd(DataLink(**item["link"]), item["digest"]) for item in data["data"]),
             command=tuple(data["command"]),
             ranks=data["ranks"],
-            python=data["python"],
-            interpreter=data["interpreter"],
-            image=data["image"],
-            hydra=tuple(data["hydra"]),
+            python=data.get("python", ""),
+            interpreter=data.get("interpreter", ""),
+            image=data.get("image", ""),
+            hydra=tuple(data.get("hydra", ())),
         )
 
 

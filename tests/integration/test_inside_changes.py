@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bisect_train.changes.idle_keys import suspects_of
+from bisect_train.changes.idle_keys import config_path_of, suspects_of
 from bisect_train.changes.tree_files import read_file
 from bisect_train.cli import driving
 from bisect_train.cli.main import group
@@ -195,3 +195,12 @@ def test_requirements_that_change_and_are_not_followed_are_told(desk: Desk) -> N
     user.write("bisect-train.yaml", "environment: {files: [requirements.txt]}\n")
     assert not [text for text in desk.run(level, "--good", good)["warnings"] if "same environment" in text]
     assert {job.spec.variant.packages for job in desk.jobs[-8:]} <= {("opt==1",), ("opt==2",)}
+
+
+def test_program_is_no_config_and_a_config_may_be_python(desk: Desk) -> None:
+    user = desk.user
+    head = user.commit({"train.py": "x", "config/tiny.py": "lr = 1\n", "conf.yaml": "lr: 1\n"})
+    git = user.open(desk.home).git
+    assert config_path_of(git, head, ("python", "train.py"), "") == ""
+    assert config_path_of(git, head, ("python", "train.py", "config/tiny.py"), "") == "config/tiny.py"
+    assert config_path_of(git, head, ("python", "train.py", "--config=conf.yaml"), "") == "conf.yaml"

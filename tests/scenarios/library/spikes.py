@@ -1,8 +1,8 @@
 """Case 8: one commit changes three settings of Adam; its longer memory for squared gradients makes the loss jump now and then.
 
 Once in 150 steps a batch comes from a table: one rare symbol over and over, whose code is twenty times as long. After it the
-update is about seven times as large with beta2 0.999 as with 0.95. The mean of the loss hardly shows it, how far the held-out
-loss rises above its best does. The reports: AI-Hypercomputer/maxtext#17, NVIDIA/Megatron-LM#1582.
+update is several times as large with beta2 0.999 as with 0.95. The mean of the loss hardly shows it; the number of times that
+the held-out loss jumps above its best does. The reports: AI-Hypercomputer/maxtext#17, NVIDIA/Megatron-LM#1582.
 """
 
 from __future__ import annotations
@@ -63,22 +63,28 @@ class WithTables:
 '''
 
 HELD_OUT_PY = '''\
-"""The loss on text that is kept for this, and how far it is above the best so far."""
+"""The loss on text that is kept for this, and how often it has jumped above its best."""
 
 import torch
 import torch.nn.functional as F
+
+JUMP = 0.03
 
 
 class HeldOut:
     def __init__(self, batches):
         self.inputs, self.targets = batches.draw()
         self.best = float("inf")
+        self.is_above = False
+        self.num_spikes = 0
 
     @torch.no_grad()
     def measure(self, model):
         loss = F.cross_entropy(model(self.inputs), self.targets).item()
         self.best = min(self.best, loss)
-        return loss, loss - self.best
+        was_above, self.is_above = self.is_above, loss > self.best + JUMP
+        self.num_spikes += self.is_above and not was_above
+        return loss, self.num_spikes
 '''
 
 _WITH_TABLES = (
@@ -94,19 +100,19 @@ _WITH_TABLES = (
     .replace(
         '    batches = Batches(corpus, settings["data"], seed=settings["seed"])\n',
         '    batches = WithTables(Batches(corpus, settings["data"], seed=settings["seed"]), settings["data"]["table_every"])\n'
-        '    held_out = HeldOut(Batches(corpus, {**settings["data"], "lines": 16}, seed=1))\n',
+        '    held_out = HeldOut(Batches(corpus, {**settings["data"], "lines": 48}, seed=1))\n',
     )
     .replace(
         '            print(f"step {step} loss {loss:.4f}")\n',
         '            print(f"step {step} loss {loss:.4f}")\n'
         "        if step % 2 == 0:\n"
-        '            print("held out {:.4f}, above best {:.4f}".format(*held_out.measure(model)))\n',
+        '            print("held out {:.4f}, spikes {}".format(*held_out.measure(model)))\n',
     )
 )
 _CONFIG = (
     CONFIG_YAML.replace("  lr: 4.0\n  momentum: 0.8\n", "  lr: 3.0e-4\n  beta2: 0.95\n  weight_decay: 0.1\n")
     .replace("  init: 0.02\n", "  init: 4.0\n")
-    .replace("  lines: 64\n", "  lines: 8\n  table_every: 150\n")
+    .replace("  lines: 64\n", "  lines: 16\n  table_every: 150\n")
 )
 
 LONGER_MEMORY = Step(
@@ -118,7 +124,7 @@ LONGER_MEMORY = Step(
     ),
     role=Role.CULPRIT,
 )
-_SPIKES_RECIPE = "metrics:\n  rise: {from: log, pattern: 'above best (?P<value>[0-9.]+)', better: lower, reduce: max}\n"
+_SPIKES_RECIPE = "metrics:\n  spikes: {from: log, pattern: 'spikes (?P<value>[0-9]+)', better: lower, reduce: last}\n"
 
 LOSS_SPIKES = Scenario(
     "case08_beta2",
