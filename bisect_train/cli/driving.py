@@ -18,7 +18,7 @@ from bisect_train.cli.options import Output
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
 from bisect_train.cli.reopening import inside_of, reopen, report_of, warnings_of
 from bisect_train.coordinator import Coordinator, Ended
-from bisect_train.coordinator.observing import load_state, results_that_count
+from bisect_train.coordinator.observing import count_rounds, load_state, results_that_count
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser, MachineError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
@@ -182,7 +182,13 @@ def _report_of(
 ) -> ReportData:
     stored = store.load(bisection_id)
     probes = results_that_count(store, bisection_id)
-    cost = Cost(probes=ended.num_probes, cached=ended.num_reused, wall_s=ended.wall_s, gpu_s=3600 * ended.gpu_hours)
+    cost = Cost(
+        probes=ended.num_probes,
+        cached=ended.num_reused,
+        wall_s=ended.wall_s,
+        gpu_s=3600 * ended.gpu_hours,
+        rounds=count_rounds(store.events(bisection_id)),
+    )
     plan = ended.plan_with_answer
     return build_report(
         stored,

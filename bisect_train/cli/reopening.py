@@ -13,7 +13,7 @@ from bisect_train.cli.idle import warn_of_idle_keys
 from bisect_train.cli.planning import say_ignored_requirements
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.limits import question_in_force
-from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, load_state, results_that_count
+from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, count_rounds, load_state, results_that_count
 from bisect_train.core.changes import point_of_text
 from bisect_train.core.question import ConfigHold, Question
 from bisect_train.report import ChangePart, Cost, DescentPart, ReportData, build_report
@@ -56,6 +56,7 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
         cached=int(cost_data.get("cached") or 0),
         wall_s=float(cost_data.get("wall_s") or 0.0),
         gpu_s=float(cost_data.get("gpu_s") or 0.0),
+        rounds=int(cost_data.get("rounds") or count_rounds(desk.store.events(reopened.stored.id))),
     )
     if not cost_data:
         cost = total_cost(cost, descents)  # a stored answer has counted them

@@ -23,7 +23,7 @@ from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
-from bisect_train.store.contract import MARKED, UNDONE, Store, StoredEvent, StoredProbe
+from bisect_train.store.contract import MARKED, PROBE_FINISHED, UNDONE, Store, StoredEvent, StoredProbe
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
 
@@ -33,6 +33,18 @@ LIMITS_CHANGED = "limits_changed"
 
 BY_A_PERSON = (MARKED, UNDONE, LIMITS_CHANGED)
 REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused result: none of them counts from here on
+
+
+def count_rounds(events: Sequence[StoredEvent]) -> int:
+    """Return how many batches of probes were started: starts count as one batch until a probe ends."""
+    num, has_ended = 0, True
+    for event in events:
+        if event.kind == "probe_started":
+            num += has_ended
+            has_ended = False
+        elif event.kind == PROBE_FINISHED:
+            has_ended = True
+    return num
 
 
 def rules_for(question: Question, space: ChangeSpace) -> Rules:

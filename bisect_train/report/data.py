@@ -40,7 +40,7 @@ from bisect_train.report.sharing import warn_of_shared_files
 from bisect_train.report.verdicts import exit_status_of, kind_of_change
 from bisect_train.report.wording import word_verdict
 from bisect_train.report.words import REDUCE_WORDS, STAGE_WORDS, say_count, say_divergence, shorten
-from bisect_train.search.terms import Plan
+from bisect_train.search.terms import Plan, RemarkKind
 from bisect_train.store.contract import StoredBisection, StoredProbe
 from bisect_train.verdict.divergence import Divergence, Stage, first_divergence, unequal_counts
 from bisect_train.verdict.end_terms import EndsStatus
@@ -144,6 +144,7 @@ def _assemble(
         warnings=warnings,
         log_tail=tail_of_end(case, case.answer.end) if case.answer.end else "",
         patch=_patch_of(case),
+        needed=tuple(_part_of(case.space.changes[idx]) for idx in _needed(case)),
         pair=cells_of_pair(case),
     )
 
@@ -152,7 +153,13 @@ def _patch_of(case: Case) -> str:
     """Return the proved pieces of a commit as a patch, "" where no commit was split or nothing was proved."""
     if case.answer.status not in ("isolated", "several"):
         return ""
-    return case.space.patch_of([idx for culprit in case.answer.culprits for idx in culprit.changes])
+    named = [idx for culprit in case.answer.culprits for idx in culprit.changes]
+    return case.space.patch_of([*named, *_needed(case)])
+
+
+def _needed(case: Case) -> tuple[int, ...]:
+    """Return the changes that culprits need to run and that are no cause."""
+    return tuple(item.first for item in case.answer.remarks if item.kind is RemarkKind.NEEDS)
 
 
 def _part_of(change: Change) -> ChangePart:

@@ -62,6 +62,8 @@ def describe_descent(place: Place, *, report: ReportData | None, reason: str = "
     is_proved = report.status in ("isolated", "several") and report.is_finished
     found = tuple(part for culprit in report.culprits for part in culprit.changes) if is_proved else ()
     files = tuple(part for culprit in report.culprits[:1] for part in culprit.inside) if is_proved else ()
+    if is_proved and place.kind == COMMIT:
+        found += report.needed  # a patch without them would not run
     return DescentPart(
         place.kind,
         place.id,
@@ -69,7 +71,7 @@ def describe_descent(place: Place, *, report: ReportData | None, reason: str = "
         report.status if report.is_finished else "unfinished",
         found=found,
         files=files if place.kind != COMMIT else (),
-        clause=_say_found(place, report.culprits) if is_proved else _say_open(place, report),
+        clause=_say_found(place, report) if is_proved else _say_open(place, report),
         summary=report.summary,
         searched=_say_searched(place, report),
         num_steps=report.num_steps,
@@ -100,10 +102,11 @@ def _say_searched(place: Place, report: ReportData) -> str:
     return say_counts(report.num_changes)
 
 
-def _say_found(place: Place, culprits: Sequence[CulpritPart]) -> str:
-    named = "; ".join(_name_all(culprit.changes, place) for culprit in culprits)
-    deeper = [part.descent.clause for part in culprits if part.descent is not None and part.descent.found]
-    return "; ".join([f"inside it: {named} (proved by fresh runs)", *deeper])
+def _say_found(place: Place, report: ReportData) -> str:
+    named = "; ".join(_name_all(culprit.changes, place) for culprit in report.culprits)
+    needed = f", which needs {_name_all(report.needed, place)} to run," if report.needed else ""
+    deeper = [part.descent.clause for part in report.culprits if part.descent is not None and part.descent.found]
+    return "; ".join([f"inside it: {named}{needed} (proved by fresh runs)", *deeper])
 
 
 def _name_all(parts: Sequence[ChangePart], place: Place) -> str:

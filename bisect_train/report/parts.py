@@ -323,6 +323,7 @@ class ReportData:
         null_probability: that ends which do not differ would look like this; None if unknown.
         log_tail: the last lines of an end that could not be run.
         patch: the culprit as a patch onto the commit's parent, where a commit was split; else "".
+        needed: changes that a culprit needs to run and that are no cause themselves.
         pair: the four states of a pair that is the culprit: neither, each alone, both; () otherwise.
     """
 
@@ -361,6 +362,7 @@ class ReportData:
     warnings: tuple[str, ...]
     log_tail: str = ""
     patch: str = ""
+    needed: tuple[ChangePart, ...] = ()
     pair: tuple[CellPart, ...] = ()
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from bisect_train.report.parts import ChangePart, CulpritPart, EndPart, ProbePart, ReportData
+from bisect_train.report.parts import CellPart, ChangePart, CulpritPart, EndPart, ProbePart, ReportData
 
 SCHEMA = 1
 
@@ -26,7 +27,7 @@ def _render(report: ReportData) -> dict[str, Any]:
         "kind_of_change": report.kind_of_change,
         "ends": {end.name: _end(end, report) for end in report.ends},
         "num_changes": dict(report.num_changes),
-        "culprits": [_culprit(item) for item in report.culprits],
+        "culprits": [_culprit(item, report.pair if len(item.changes) == 2 else ()) for item in report.culprits],
         "candidates": [{**_change(item.change), "probability": item.probability} for item in report.candidates],
         "null_probability": report.null_probability,
         "triage": {
@@ -76,7 +77,7 @@ def _change(part: ChangePart) -> dict[str, Any]:
     return {"kind": part.kind, "id": part.id, "title": part.title}
 
 
-def _culprit(part: CulpritPart) -> dict[str, Any]:
+def _culprit(part: CulpritPart, pair: Sequence[CellPart]) -> dict[str, Any]:
     effect = part.effect
     names = ("metric", "unit", "good", "bad", "good_sd", "bad_sd", "num_good", "num_bad", "share", "share_low", "share_high")
     return {
@@ -87,6 +88,10 @@ def _culprit(part: CulpritPart) -> dict[str, Any]:
         "sufficient": part.sufficient,
         "conditions": list(part.conditions),
         "inside": [_change(item) for item in part.inside],
+        "two_by_two": [
+            {"with": cell.name, "mean": cell.mean, "sd": cell.sd, "num_runs": cell.num_runs, "num_failed": cell.num_failed}
+            for cell in pair
+        ],
     }
 
 

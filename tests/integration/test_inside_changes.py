@@ -204,3 +204,44 @@ def test_program_is_no_config_and_a_config_may_be_python(desk: Desk) -> None:
     assert config_path_of(git, head, ("python", "train.py"), "") == ""
     assert config_path_of(git, head, ("python", "train.py", "config/tiny.py"), "") == "config/tiny.py"
     assert config_path_of(git, head, ("python", "train.py", "--config=conf.yaml"), "") == "conf.yaml"
+
+
+def test_hunks_that_need_each_other_are_both_in_the_patch(desk: Desk) -> None:
+    user = desk.user
+    good = user.commit({"train.py": body(), "README": "x"})
+    squash = user.commit({"train.py": body(**dict.fromkeys("abcefgi", "2")), "README": "z"}, message="Squash")
+    user.commit({"README": "w"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        text = desk.text(job, "train.py")
+        return 2.0 if "b = 2" in text and "g = 2" in text else 1.0
+
+    report = desk.run(level, "--good", good)
+    (culprit,) = report["culprits"]
+    assert culprit["changes"][0]["id"] == squash
+    assert sorted(part["id"] for part in culprit["inside"]) == ["train.py:31,1", "train.py:6,1"]
+    patch = (desk.home / "out" / "culprit.patch").read_text()
+    assert re.findall(r"^\+\w.*", patch, re.MULTILINE) == ["+b = 2", "+g = 2"]
+    assert report["cost"]["rounds"] > 0
+
+
+def test_pair_of_a_commit_and_a_key_comes_with_its_four_states(desk: Desk, tmp_path: Path) -> None:
+    user = desk.user
+    good = user.commit({"train.py": "x"})
+    for idx in range(4):
+        user.commit({f"part{idx}.py": "x"})
+    (tmp_path / "a.yaml").write_text("lr: 1\nwd: 1\nseed: 1\n")
+    (tmp_path / "b.yaml").write_text("lr: 2\nwd: 2\nseed: 2\n")
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        config = job.spec.variant.config
+        return 2.0 if desk.text(job, "part2.py") and config is not None and "wd: 2" in config.text else 1.0
+
+    configs = ("--good-config", str(tmp_path / "a.yaml"), "--bad-config", str(tmp_path / "b.yaml"))
+    report = desk.run(level, "--good", good, *configs, command=("python", "train.py", "{config}"))
+    (culprit,) = report["culprits"]
+    commit = user.git("rev-parse", "HEAD~1")
+    assert [(part["kind"], part["id"]) for part in culprit["changes"]] == [("commit", commit), ("config", "wd")]
+    cells = culprit["two_by_two"]
+    assert [cell["with"].split()[0] for cell in cells] == ["neither", commit[:8], "wd:", "both"]
+    assert [round(cell["mean"]) for cell in cells] == [1, 1, 1, 2] and all(cell["num_runs"] for cell in cells)

@@ -104,6 +104,7 @@ SCHEMA: dict[str, Any] = {
             "sufficient": (bool, type(None)),
             "conditions": [str],
             "inside": [CHANGE],
+            "two_by_two": [{"with": str, "mean": OPTIONAL_NUMBER, "sd": OPTIONAL_NUMBER, "num_runs": int, "num_failed": int}],
         }
     ],
     "candidates": [{**CHANGE, "probability": NUMBER}],
