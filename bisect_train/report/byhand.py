@@ -64,7 +64,7 @@ def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
     settings = case.question.settings
     lines += [f"ln -sfn {shlex.quote(link.source)} {shlex.quote(link.target)}" for link in variant.links]
     lines += _lay_packages(case, variant)
-    lines += [_join(_use_python(command, settings.python)) for command in settings.setup]
+    lines += [_join(_use_python(command, variant.python or settings.python)) for command in settings.setup]
     lines += [*notes, _training_line(case, variant, config)]
     steps = case.question.rung.steps
     if steps is not None:
@@ -75,11 +75,11 @@ def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
 def _lay_packages(case: Case, variant: Variant) -> list[str]:
     if not variant.packages:
         return []
-    settings = case.question.settings
+    settings, python = case.question.settings, variant.python or case.question.settings.python
     places = [part for place in settings.environment.find_links for part in ("--find-links", place)]
     index = settings.environment.index
     places += ["--no-index"] if index == "none" else ["--index-url", index] if index else []
-    install = [settings.python, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", PACKAGES, *places]
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", PACKAGES, *places]
     return [_join([*install, *variant.packages])]
 
 
@@ -111,13 +111,13 @@ def _use_python(command: tuple[str, ...], python: str) -> list[str]:
 
 def _training_line(case: Case, variant: Variant, config: str) -> str:
     question, rung, command = case.question, case.question.rung, variant.command
-    ranks = variant.ranks or rung.ranks
+    ranks, python = variant.ranks or rung.ranks, variant.python or question.settings.python
     values = {"config": config, "out": "out", "port": PORT, "seed": "0"}
     values |= {"ranks": str(ranks), "steps": str(rung.steps or "")}
     has_ranks = any("{ranks}" in part for part in command)
     filled = [_PLACEHOLDER.sub(lambda match: values[match[1]], part) for part in command if part != "{overrides}"]
-    is_python = bool(filled) and filled[0] in ("python", "python3", question.settings.python)
-    arguments = _use_python(tuple(filled), question.settings.python) if filled else []
+    is_python = bool(filled) and filled[0] in ("python", "python3", python)
+    arguments = _use_python(tuple(filled), python) if filled else []
     if ranks > 1 and not has_ranks and is_python:
         launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", PORT]
         arguments = [arguments[0], *launcher, *arguments[1:]]
@@ -126,7 +126,7 @@ def _training_line(case: Case, variant: Variant, config: str) -> str:
         env.append(("PYTHONPATH", PACKAGES))
     if not question.settings.gpus:
         env.append(("CUDA_VISIBLE_DEVICES", ""))
-    return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in env), _join(arguments)])
+    return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in env), _join([*variant.launcher, *arguments])])
 
 
 def _join(command: list[str]) -> str:
