@@ -100,6 +100,8 @@ def short_id(change: Change) -> str:
 def name_change(change: Change, *, width: int = 60) -> str:
     """Return what a change is and its title: `commit 1a2b3c4d "use the fast path"`."""
     kind = KIND_NAMES[change.kind]
+    if change.kind is ChangeKind.ENV and not change.id.isidentifier():  # the interpreter, the container image
+        return f"the {change.id}: {shorten(untitle(change), width)}"
     if change.kind is ChangeKind.COMMIT:
         return f'{kind} {short_id(change)} "{shorten(change.title, width)}"'
     if not change.title or change.title == change.id:
