@@ -5,6 +5,7 @@ A `Draft` is a variant in the making. It begins as the good end has it; each axi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ OVERRIDES = "{overrides}"
 PYTHON, IMAGE = "python (interpreter)", "container image"
 RANKS = "ranks"
 """Id of the launch change that is the number of processes."""
+_SECRET_PARTS = frozenset(["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"])
+_LOGIN = re.compile(r"://[^/@\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,4 +216,15 @@ def _say_sources(good: DataEnd, bad: DataEnd) -> str:
 
 
 def _say(env: Mapping[str, str], name: str) -> str:
-    return env.get(name, "not set")
+    """Return a variable's value for a title; titles are printed, stored and passed on, so they hold no secrets."""
+    if name not in env:
+        return "not set"
+    if env[name] and _is_secret(name):
+        return "(hidden)"
+    return _LOGIN.sub("://(hidden)@", env[name]) or "(empty)"
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a variable's name says that its value is a secret: MY_TOKEN is one, TOKENIZERS_PARALLELISM is not."""
+    parts = name.upper().split("_")
+    return not _SECRET_PARTS.isdisjoint(parts) or parts[-1] in ("KEY", "APIKEY")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from dotenv import dotenv_values
 from packaging.utils import canonicalize_name
 
+from bisect_train.changes.config_dotenv import load_dotenv
 from bisect_train.changes.data import digest_path
 from bisect_train.changes.hydra_axis import check_place
 from bisect_train.changes.packages import Pin, diff_packages, read_packages
@@ -26,6 +26,9 @@ from bisect_train.core.probe import EnvironmentSettings
 from bisect_train.core.question import ConfigEnd, ConfigHold, DataEnd, EndState, Range
 from bisect_train.recipe import Recipe
 from bisect_train.recipe.wire import inside_checkout
+
+MAX_VARIABLE_BYTES = 128 * 2**10 - 1
+"""Length of NAME=VALUE with which Linux starts a program."""
 
 
 def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple[EndState, EndState]:
@@ -49,11 +52,7 @@ def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple
     if bool(good_packages) != bool(bad_packages):
         missing, given = ("--bad-env", "--good-env") if good_packages else ("--good-env", "--bad-env")
         raise InputError(f"{given} lists packages, {missing} does not", hint="give the lists of both ends")
-    if (asked.good_image or asked.bad_image) and not any("{image}" in part for part in recipe.launcher):
-        raise InputError(
-            "a container image was named, but no launcher says how to start it",
-            hint='for example `launcher: [apptainer, exec, --bind, /data, "{image}"]` in the recipe',
-        )
+    _check_images(asked, recipe)
     pythons, hydra = _interpreters(asked), _hydra_ends(asked, recipe)
     good = EndState(
         env=_variables_of(asked.good_env),
@@ -76,6 +75,22 @@ def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple
         hydra=hydra[1],
     )
     return good, bad
+
+
+def _check_images(asked: Asked, recipe: Recipe) -> None:
+    """Raise InputError where images and the launcher do not fit together."""
+    is_taken = any("{image}" in part for part in recipe.launcher)
+    if (asked.good_image or asked.bad_image) and not is_taken:
+        raise InputError(
+            "a container image was named, but no launcher says how to start it",
+            hint='for example `launcher: [apptainer, exec, --bind, /data, "{image}"]` in the recipe',
+        )
+    if is_taken and not (asked.good_image and asked.bad_image):
+        missing = "--bad-image" if asked.good_image else "--good-image"
+        raise InputError(
+            f"the launcher in {recipe.path} takes an {{image}}, and {missing} does not name one",
+            hint="`run` and `diff` take --good-image and --bad-image; for one image everywhere write it into the launcher",
+        )
 
 
 def _hydra_ends(asked: Asked, recipe: Recipe) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -121,9 +136,9 @@ def _describe(python: str) -> str:
 def has_end_states(asked: Asked) -> bool:
     """Return whether the ends differ in more than their commits, as far as options say."""
     files = (asked.good_config, asked.good_env, asked.bad_env, asked.good_data, asked.bad_data)
-    return any(
-        (*files, asked.bad_command, asked.bad_ranks, asked.bad_python, asked.bad_image, asked.good_image, asked.bad_hydra)
-    )
+    texts = (asked.bad_command, asked.bad_python, asked.good_hydra, asked.bad_hydra)  # an empty one is told as such
+    is_text = any(text is not None for text in texts)
+    return is_text or any((*files, asked.bad_ranks, asked.bad_image, asked.good_image))
 
 
 def held_configs(
@@ -160,7 +175,8 @@ def environment_settings(asked: Asked, recipe: Recipe, python: str) -> Environme
         InputError: packages differ, but the recipe says that the environment is only inherited.
     """
     given = recipe.environment
-    differs = bool(given.files or asked.good_env or asked.bad_env)
+    lists = [path for path in (*asked.good_env, *asked.bad_env) if not is_dotenv(path)]
+    differs = bool(given.files or lists)
     if given.mode == "inherit" and differs:
         raise InputError(
             f"{recipe.path}: environment.mode is inherit, so no package is ever laid over it",
@@ -169,7 +185,7 @@ def environment_settings(asked: Asked, recipe: Recipe, python: str) -> Environme
     base = Path(asked.repo)
     links = tuple(_place(text, base) for text in (*given.find_links, *asked.find_links))
     folders = [Path(link) for link in links if "://" not in link]
-    digests = [digest_path(folder) for folder in folders] if differs else []
+    digests = [_digest("--find-links", folder) for folder in folders] if differs else []
     return EnvironmentSettings(
         mode="uv" if given.mode == "uv" else "overlay",
         find_links=links,
@@ -207,13 +223,17 @@ def _installed(python: str) -> tuple[str, ...]:
     """Return `name==version` of every distribution that an interpreter has.
 
     Raises:
-        InputError: it cannot be started.
+        InputError: it cannot be started, or is something else.
     """
     code = (
         "import importlib.metadata as m, json\n"
         "print(json.dumps(sorted({(d.metadata['Name'], d.version) for d in m.distributions() if d.metadata['Name']})))"
     )
-    return tuple(f"{canonicalize_name(name)}=={version}" for name, version in json.loads(_ask_python(python, code)))
+    try:
+        found = json.loads(_ask_python(python, code))
+    except ValueError:
+        raise InputError(f"{python} is no Python interpreter", hint="name the path of a python executable") from None
+    return tuple(f"{canonicalize_name(name)}=={version}" for name, version in found)
 
 
 def _ask_python(python: str, code: str) -> str:
@@ -238,13 +258,31 @@ def is_dotenv(path: Path) -> bool:
 def _variables_of(paths: Sequence[Path]) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
     for path in filter(is_dotenv, paths):
-        for name, value in dotenv_values(stream=io.StringIO(_read(path)), interpolate=False).items():
+        try:
+            values = load_dotenv(_read(path))
+        except ValueError as error:
+            raise InputError(f"{path}: {error}", hint='write NAME=VALUE; quote it where it has line breaks or " #"') from None
+        for name, value in values.items():
             if value is None:
                 raise InputError(f"{path}: {name} has no value", hint=f"write {name}=VALUE, or {name}= for an empty one")
-            if name.startswith("BISECT_TRAIN_") or name in ("PYTHONPATH", "PYTHONHASHSEED"):
-                raise InputError(f"{path}: {name} belongs to the tool", hint="take it out of the file")
+            _check_variable(path, name, value)
             found[name] = value
     return tuple(sorted(found.items()))
+
+
+def _check_variable(path: Path, name: str, value: str) -> None:
+    """Raise InputError for a variable that no program can be started with, or that is not the user's to set."""
+    if name.startswith("BISECT_TRAIN_") or name in ("PYTHONPATH", "PYTHONHASHSEED"):
+        raise InputError(f"{path}: {name} belongs to the tool", hint="take it out of the file")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        hint = "names have letters, digits and underscores, and begin with no digit"
+        raise InputError(f"{path}: {name!r} is no name of an environment variable", hint=hint)
+    if "\0" in value:
+        raise InputError(f"{path}: the value of {name} holds a NUL character", hint="take it out of the file")
+    num_bytes = len(os.fsencode(f"{name}={value}"))
+    if num_bytes > MAX_VARIABLE_BYTES:
+        message = f"{path}: {name} and its value have {num_bytes} bytes, a program takes at most {MAX_VARIABLE_BYTES}"
+        raise InputError(message, hint="put the value into a file, and name that file in the variable")
 
 
 def _pins_of(paths: Sequence[Path], repo: Path) -> dict[str, Pin]:
@@ -272,6 +310,7 @@ def _data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, 
     common = {link.target: link.source for link in links}
     given = [_sources_of(option, texts) for option, texts in (("--good-data", asked.good_data), ("--bad-data", asked.bad_data))]
     targets = sorted({*given[0], *given[1]})
+    _check_apart(targets, [*targets, *common])
     ends: list[list[DataEnd]] = [[], []]
     for target in targets:
         for end, sources, option in zip(ends, given, ("--good-data", "--bad-data"), strict=True):
@@ -279,8 +318,27 @@ def _data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, 
             if source is None:
                 hint = f"give {option} {target}=PATH, or link {target} in the recipe"
                 raise InputError(f"the data of only one end are known for {target}", hint=hint)
-            end.append(DataEnd(DataLink(source, target), digest_path(Path(source))))
+            end.append(DataEnd(DataLink(source, target), _digest(option, Path(source))))
     return tuple(ends[0]), tuple(ends[1])
+
+
+def _check_apart(targets: Sequence[str], places: Sequence[str]) -> None:
+    """Raise InputError where a target lies in another place that is linked."""
+    for target in targets:
+        for other in places:
+            outer, inner = sorted((target, other), key=len)
+            if inner.startswith(f"{outer}/"):
+                raise InputError(
+                    f"two links share a place in the checkout: {target} and {other}",
+                    hint="link the outer one, or each inner one",
+                )
+
+
+def _digest(option: str, path: Path) -> str:
+    """Return the digest of a file or folder that an option, or the recipe in its place, names."""
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: there is no such file or folder", hint=f"correct {option}, or what the recipe has for it")
+    return digest_path(path)
 
 
 def _sources_of(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -104,7 +104,7 @@ def _say_searched(place: Place, report: ReportData) -> str:
 
 def _say_found(place: Place, report: ReportData) -> str:
     named = "; ".join(_name_all(culprit.changes, place) for culprit in report.culprits)
-    needed = f", which needs {_name_all(report.needed, place)} to run," if report.needed else ""
+    needed = f", which needs {_name_all(report.needed, place)} to run" if report.needed else ""
     deeper = [part.descent.clause for part in report.culprits if part.descent is not None and part.descent.found]
     return "; ".join([f"inside it: {named}{needed} (proved by fresh runs)", *deeper])
 
