@@ -219,12 +219,12 @@ def _say(env: Mapping[str, str], name: str) -> str:
     """Return a variable's value for a title; titles are printed, stored and passed on, so they hold no secrets."""
     if name not in env:
         return "not set"
-    if env[name] and _is_secret(name):
+    if env[name] and is_secret(name):
         return "(hidden)"
     return _LOGIN.sub("://(hidden)@", env[name]) or "(empty)"
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
     """Return whether a variable's name says that its value is a secret: MY_TOKEN is one, TOKENIZERS_PARALLELISM is not."""
     parts = name.upper().split("_")
     return not _SECRET_PARTS.isdisjoint(parts) or parts[-1] in ("KEY", "APIKEY")

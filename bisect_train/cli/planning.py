@@ -15,7 +15,7 @@ from bisect_train.cli.notes import say_note
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Question
-from bisect_train.report.words import name_change, say_count, say_counts
+from bisect_train.report.words import name_change, say_count, say_counts, short_id
 from bisect_train.store.contract import Store
 
 
@@ -30,6 +30,18 @@ def config_files(asked: Asked) -> tuple[ConfigEnd | None, ConfigEnd | None]:
     if asked.good_config is None or asked.bad_config is None:
         raise InputError("--good-config and --bad-config belong together", hint="give both, or neither")
     return config_ends(asked.good_config, asked.bad_config, ())
+
+
+def refuse_nothing_to_search(space: ChangeSpace) -> None:
+    """Raise InputError where no change is searched."""
+    if space.changes:
+        return
+    left = ", ".join(sorted(short_id(change) for change in space.held)[:5])
+    what = f"; --only and --exclude leave out: {left}" if left else ""
+    raise InputError(
+        f"nothing differs between the ends that is to be searched{what}",
+        hint="`bisect-train diff` with the same options lists it",
+    )
 
 
 def title_of(question: Question, space: ChangeSpace) -> str:

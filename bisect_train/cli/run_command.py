@@ -23,7 +23,7 @@ from bisect_train.cli.options import (
     split_options,
     what_options,
 )
-from bisect_train.cli.planning import config_files, print_dry_run, title_of, warn_before
+from bisect_train.cli.planning import config_files, print_dry_run, refuse_nothing_to_search, title_of, warn_before
 
 
 @click.command("run")
@@ -65,6 +65,7 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
         commits = range_of(repository, goods, bad, asked, may_be_same=has_end_states(asked))
         question = ask_question(asked, repository, kind="run", commits=commits, good_config=good_config, bad_config=bad_config)
         space = build_space(repository, question)
+        refuse_nothing_to_search(space)
         title = title_of(question, space)
         warn_before(space)
         if dry_run:

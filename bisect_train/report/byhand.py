@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import PurePosixPath
 
+from bisect_train.changes.axes import is_secret
 from bisect_train.core.changes import GOOD_END, ChangeKind, Point, Variant
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.core.question import ConfigHold
@@ -121,12 +122,16 @@ def _training_line(case: Case, variant: Variant, config: str) -> str:
     if ranks > 1 and not has_ranks and is_python:
         launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", PORT]
         arguments = [arguments[0], *launcher, *arguments[1:]]
-    env = [("OMP_NUM_THREADS", str(question.settings.threads)), *variant.env]
-    if variant.packages:
-        env.append(("PYTHONPATH", PACKAGES))
-    if not question.settings.gpus:
-        env.append(("CUDA_VISIBLE_DEVICES", ""))
-    return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in env), _join([*variant.launcher, *arguments])])
+    env = {"OMP_NUM_THREADS": str(question.settings.threads)}
+    env |= {} if question.settings.gpus else {"CUDA_VISIBLE_DEVICES": ""}
+    env |= dict(variant.env)  # the state's own variables win, as in a probe
+    env |= {"PYTHONPATH": PACKAGES} if variant.packages else {}
+    return " ".join([*(_assign(name, value) for name, value in env.items()), _join([*variant.launcher, *arguments])])
+
+
+def _assign(name: str, value: str) -> str:
+    """Return an assignment before a command; a secret is taken from the reader's own environment."""
+    return f'{name}="${name}"' if value and is_secret(name) else f"{name}={shlex.quote(value)}"
 
 
 def _join(command: list[str]) -> str:

@@ -18,6 +18,7 @@ from bisect_train.changes.idle_keys import config_path_of, suspects_of
 from bisect_train.changes.tree_files import read_file
 from bisect_train.cli import driving
 from bisect_train.cli.main import group
+from bisect_train.core.errors import InputError
 from bisect_train.core.probe import ProbeJob
 from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
 from tests.support.git_repos import UserRepo
@@ -245,3 +246,31 @@ def test_pair_of_a_commit_and_a_key_comes_with_its_four_states(desk: Desk, tmp_p
     cells = culprit["two_by_two"]
     assert [cell["with"].split()[0] for cell in cells] == ["neither", commit[:8], "wd:", "both"]
     assert [round(cell["mean"]) for cell in cells] == [1, 1, 1, 2] and all(cell["num_runs"] for cell in cells)
+
+
+def test_nothing_to_search_is_refused_before_anything_runs(desk: Desk, tmp_path: Path) -> None:
+    head = desk.user.commit({"train.py": "x"})
+    (tmp_path / "a.env").write_text("A=1\n")
+    (tmp_path / "b.env").write_text("A=2\n")
+    same = ("--good-env", str(tmp_path / "a.env"), "--bad-env", str(tmp_path / "a.env"))
+    apart = ("--good-env", str(tmp_path / "a.env"), "--bad-env", str(tmp_path / "b.env"), "--exclude", "A")
+    for options in (same, apart):
+        args = ["run", "--good", head, "--bad", head, *options, "--", "python", "train.py"]
+        with pytest.raises(InputError, match="nothing differs between the ends that is to be searched"):
+            group.main(args, standalone_mode=False)
+    assert not desk.jobs
+
+
+def test_secret_of_a_variable_is_in_no_report(desk: Desk, tmp_path: Path) -> None:
+    head = desk.user.commit({"train.py": "x"})
+    (tmp_path / "a.env").write_text("API_TOKEN=old-secret\nLR=1\n")
+    (tmp_path / "b.env").write_text("API_TOKEN=new-secret\nLR=2\n")
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return float(dict(job.spec.variant.env)["LR"])
+
+    envs = ("--good-env", str(tmp_path / "a.env"), "--bad-env", str(tmp_path / "b.env"))
+    report = desk.run(level, "--good", head, "--bad", head, *envs)
+    assert [part["id"] for part in report["culprits"][0]["changes"]] == ["LR"]
+    written = json.dumps(report) + (desk.home / "out" / "report.html").read_text()
+    assert "-secret" not in written and 'API_TOKEN="$API_TOKEN"' in "\n".join(report["reproduce"])
