@@ -36,15 +36,18 @@ REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused re
 
 
 def count_rounds(events: Sequence[StoredEvent]) -> int:
-    """Return how many batches of probes were started: starts count as one batch until a probe ends."""
-    num, has_ended = 0, True
+    """Return the length of the longest chain of probes that each began after the one before had ended.
+
+    k workers that are never idle run n probes of one length in n / k rounds.
+    """
+    round_of: dict[str, int] = {}
+    ended = 0
     for event in events:
         if event.kind == "probe_started":
-            num += has_ended
-            has_ended = False
+            round_of[event.data["key"]] = ended + 1
         elif event.kind == PROBE_FINISHED:
-            has_ended = True
-    return num
+            ended = max(ended, round_of.get(event.data["key"], 0))
+    return ended
 
 
 def rules_for(question: Question, space: ChangeSpace) -> Rules:

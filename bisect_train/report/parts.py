@@ -19,7 +19,7 @@ class Cost:
         cached: results that earlier bisections had.
         wall_s: time from start to end, seconds.
         gpu_s: GPUs times seconds that the probes held them.
-        rounds: times that a batch of probes was planned, 0 if not counted.
+        rounds: the longest chain of probes that each began after the one before had ended.
         pruned: probes that were stopped because their result no longer mattered.
     """
 
