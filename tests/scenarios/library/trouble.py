@@ -1,10 +1,11 @@
 """Case 11: a small effect, seeds that change on the way, and a machine on which one program in seven dies.
 
-The effect is one and a half to two times the spread over seeds: how many fresh runs the proof gets decides whether it can be told
-for sure. With 40 seeds it can, in some 460 probes; with 24 most runs end as candidates, the culprit first. Six commits change
-the seed of the runs, so no run can be compared bit by bit with an end, and the seed that holds in the middle of the range makes
-a healthy run look sick on the first look (seed 25: 2.67, where 2.59 is healthy and 2.65 sick, spread 0.03; one after the
-culprit, seed 35, makes a sick run look healthy). The reports: tenstorrent/tt-metal#49266, #57370, MikkoParkkola/mcp-gateway#615.
+The effect is one and a half to two times the spread over seeds: how many fresh runs the proof gets decides whether it can be
+told for sure. With 40 seeds it can, in some 460 probes; with 24 most runs end as candidates, the culprit first. Six commits
+change the seed of the runs, so no run can be compared bit by bit with an end, and the seed that holds in the middle of the
+range makes a healthy run look sick on the first look (seed 25: 2.67, where 2.59 is healthy and 2.65 sick, spread 0.03; one
+after the culprit, seed 35, makes a sick run look healthy).
+The reports: tenstorrent/tt-metal#49266, #57370, MikkoParkkola/mcp-gateway#615.
 """
 
 from __future__ import annotations
