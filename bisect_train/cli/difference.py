@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect_train.changes.data import digest_links
 from bisect_train.changes.priors import read_rule
 from bisect_train.changes.repository import Repository
-from bisect_train.cli.end_states import end_states, environment_settings, held_configs, package_repos
+from bisect_train.cli.end_states import end_states, held_configs
+from bisect_train.cli.environments import environment_settings, package_repos
 from bisect_train.cli.finding import find_python, find_recipe
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
-
-from packaging.utils import canonicalize_name
+from pathlib import Path
 
 from bisect_train.changes.config_dotenv import load_dotenv
-from bisect_train.changes.data import digest_path
 from bisect_train.changes.hydra_axis import check_place
 from bisect_train.changes.packages import Pin, diff_packages, read_packages
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.tree_files import read_file
-from bisect_train.cli.finding import find_python
+from bisect_train.cli.data_ends import data_ends
+from bisect_train.cli.environments import interpreters, is_dotenv
 from bisect_train.cli.options import Asked
-from bisect_train.core.changes import DataLink, FilePatch, digest_of
+from bisect_train.core.changes import DataLink, FilePatch
 from bisect_train.core.errors import InputError
-from bisect_train.core.probe import EnvironmentSettings
-from bisect_train.core.question import ConfigEnd, ConfigHold, DataEnd, EndState, Range
+from bisect_train.core.question import ConfigEnd, ConfigHold, EndState, Range
 from bisect_train.recipe import Recipe
-from bisect_train.recipe.wire import inside_checkout
 
 MAX_VARIABLE_BYTES = 128 * 2**10 - 1
 """Length of NAME=VALUE with which Linux starts a program."""
@@ -41,7 +35,7 @@ def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple
     Raises:
         InputError: a file cannot be read, an option has no partner, a place is given twice.
     """
-    good_data, bad_data = _data_ends(asked, links)
+    good_data, bad_data = data_ends(asked, links)
     pins = [_pins_of(paths, asked.repo) for paths in (asked.good_env, asked.bad_env)]
     for name, reason in diff_packages(*pins).unlayable() if all(pins) else ():
         raise InputError(
@@ -53,7 +47,7 @@ def end_states(asked: Asked, recipe: Recipe, links: Sequence[DataLink]) -> tuple
         missing, given = ("--bad-env", "--good-env") if good_packages else ("--good-env", "--bad-env")
         raise InputError(f"{given} lists packages, {missing} does not", hint="give the lists of both ends")
     _check_images(asked, recipe)
-    pythons, hydra = _interpreters(asked), _hydra_ends(asked, recipe)
+    pythons, hydra = interpreters(asked), _hydra_ends(asked, recipe)
     good = EndState(
         env=_variables_of(asked.good_env),
         packages=good_packages,
@@ -109,30 +103,6 @@ def _hydra_ends(asked: Asked, recipe: Recipe) -> tuple[tuple[str, ...], tuple[st
     return ends[0], ends[1]
 
 
-def _split(option: str, text: str) -> tuple[str, ...]:
-    """Return one argument as a list of arguments."""
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise InputError(f"{option} {text!r} cannot be read: {error}", hint="quote it as for a shell") from None
-    if not words:
-        raise InputError(f"{option} is empty", hint="give the whole text in one argument")
-    return words
-
-
-def _interpreters(asked: Asked) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return path and description of each end's interpreter where they differ, else ("", "") twice."""
-    if asked.bad_python is None:
-        return ("", ""), ("", "")
-    paths = (find_python(asked.python), find_python(asked.bad_python))
-    return (paths[0], _describe(paths[0])), (paths[1], _describe(paths[1]))
-
-
-def _describe(python: str) -> str:
-    version = _ask_python(python, "import platform; print(platform.python_version())").strip()
-    return f"{version} {digest_of(list(_installed(python)))}"
-
-
 def has_end_states(asked: Asked) -> bool:
     """Return whether the ends differ in more than their commits, as far as options say."""
     files = (asked.good_config, asked.good_env, asked.bad_env, asked.good_data, asked.bad_data)
@@ -166,93 +136,6 @@ def _file_at(repository: Repository, commit: str, path: str) -> ConfigEnd:
             hint="name the path that both ends have, or leave out --hold-config",
         )
     return ConfigEnd(f"{path} at {commit[:12]}", FilePatch(path.rsplit("/", 1)[-1], text))
-
-
-def environment_settings(asked: Asked, recipe: Recipe, python: str) -> EnvironmentSettings:
-    """Return how packages are made available.
-
-    Raises:
-        InputError: packages differ, but the recipe says that the environment is only inherited.
-    """
-    given = recipe.environment
-    lists = [path for path in (*asked.good_env, *asked.bad_env) if not is_dotenv(path)]
-    differs = bool(given.files or lists)
-    if given.mode == "inherit" and differs:
-        raise InputError(
-            f"{recipe.path}: environment.mode is inherit, so no package is ever laid over it",
-            hint="take `mode: inherit` out of the recipe, or the lists of packages out of the question",
-        )
-    base = Path(asked.repo)
-    links = tuple(_place(text, base) for text in (*given.find_links, *asked.find_links))
-    folders = [Path(link) for link in links if "://" not in link]
-    digests = [_digest("--find-links", folder) for folder in folders] if differs else []
-    return EnvironmentSettings(
-        mode="uv" if given.mode == "uv" else "overlay",
-        find_links=links,
-        index=asked.index_url or given.index,
-        digest=digest_of(digests) if digests else "",
-        files=given.files,
-        installed=_installed(python) if given.files and given.mode != "uv" else (),
-    )
-
-
-def package_repos(asked: Asked, recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """Return (canonical name, absolute folder) of the packages' repositories.
-
-    Raises:
-        InputError: not NAME=DIR, or no such folder.
-    """
-    found = {name: _place(folder, Path(asked.repo)) for name, folder in recipe.environment.package_repos}
-    for text in asked.package_repo:
-        name, equals, folder = text.partition("=")
-        if not equals or not name or not folder:
-            raise InputError(f"--package-repo {text}: this is not NAME=DIR", hint="for example --package-repo peft=../peft")
-        found[name] = str(Path(folder).expanduser().absolute())
-    for name, folder in found.items():
-        if not Path(folder).is_dir():
-            raise InputError(f"the repository of {name}: {folder} is no folder", hint="clone it, then name the clone")
-    return tuple(sorted((canonicalize_name(name), folder) for name, folder in found.items()))
-
-
-def _place(text: str, base: Path) -> str:
-    """Return a folder as an absolute path; an address stays as it is."""
-    return text if "://" in text else str((base / Path(text).expanduser()).absolute())
-
-
-def _installed(python: str) -> tuple[str, ...]:
-    """Return `name==version` of every distribution that an interpreter has.
-
-    Raises:
-        InputError: it cannot be started, or is something else.
-    """
-    code = (
-        "import importlib.metadata as m, json\n"
-        "print(json.dumps(sorted({(d.metadata['Name'], d.version) for d in m.distributions() if d.metadata['Name']})))"
-    )
-    try:
-        found = json.loads(_ask_python(python, code))
-    except ValueError:
-        raise InputError(f"{python} is no Python interpreter", hint="name the path of a python executable") from None
-    return tuple(f"{canonicalize_name(name)}=={version}" for name, version in found)
-
-
-def _ask_python(python: str, code: str) -> str:
-    """Return what an interpreter prints. Raises InputError where it cannot be started."""
-    failure = ""
-    try:
-        result = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        if result.returncode:
-            failure = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[-1]
-    except (OSError, subprocess.TimeoutExpired) as error:
-        failure = str(error)
-    if failure:
-        raise InputError(f"the interpreter {python} cannot be used: {failure}", hint="name another one with --python")
-    return result.stdout
-
-
-def is_dotenv(path: Path) -> bool:
-    """Return whether a file's name says that it holds environment variables."""
-    return path.suffix == ".env" or path.name.startswith(".env")
 
 
 def _variables_of(paths: Sequence[Path]) -> tuple[tuple[str, str], ...]:
@@ -306,52 +189,12 @@ def _bad_command(asked: Asked) -> tuple[str, ...]:
     return () if asked.bad_command is None else _split("--bad-command", asked.bad_command)
 
 
-def _data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, ...], tuple[DataEnd, ...]]:
-    common = {link.target: link.source for link in links}
-    given = [_sources_of(option, texts) for option, texts in (("--good-data", asked.good_data), ("--bad-data", asked.bad_data))]
-    targets = sorted({*given[0], *given[1]})
-    _check_apart(targets, [*targets, *common])
-    ends: list[list[DataEnd]] = [[], []]
-    for target in targets:
-        for end, sources, option in zip(ends, given, ("--good-data", "--bad-data"), strict=True):
-            source = sources.get(target) or common.get(target)
-            if source is None:
-                hint = f"give {option} {target}=PATH, or link {target} in the recipe"
-                raise InputError(f"the data of only one end are known for {target}", hint=hint)
-            end.append(DataEnd(DataLink(source, target), _digest(option, Path(source))))
-    return tuple(ends[0]), tuple(ends[1])
-
-
-def _check_apart(targets: Sequence[str], places: Sequence[str]) -> None:
-    """Raise InputError where a target lies in another place that is linked."""
-    for target in targets:
-        for other in places:
-            outer, inner = sorted((target, other), key=len)
-            if inner.startswith(f"{outer}/"):
-                raise InputError(
-                    f"two links share a place in the checkout: {target} and {other}",
-                    hint="link the outer one, or each inner one",
-                )
-
-
-def _digest(option: str, path: Path) -> str:
-    """Return the digest of a file or folder that an option, or the recipe in its place, names."""
-    if not os.path.lexists(path):
-        raise InputError(f"{path}: there is no such file or folder", hint=f"correct {option}, or what the recipe has for it")
-    return digest_path(path)
-
-
-def _sources_of(option: str, texts: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts:
-        target, equals, source = text.partition("=")
-        if not equals or not source or not target:
-            raise InputError(f"{option} {text}: this is not TARGET=PATH", hint=f"for example {option} data/corpus=/data/v2")
-        try:
-            place = inside_checkout(PurePosixPath(target).as_posix())
-        except ValueError as error:
-            raise InputError(f"{option} {text}: {error}", hint="the target is a path in the checkout") from None
-        if place in found:
-            raise InputError(f"{option} {text}: {place} was given before", hint="give each place once")
-        found[place] = str(Path(source).expanduser().absolute())
-    return found
+def _split(option: str, text: str) -> tuple[str, ...]:
+    """Return one argument as a list of arguments."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"{option} {text!r} cannot be read: {error}", hint="quote it as for a shell") from None
+    if not words:
+        raise InputError(f"{option} is empty", hint="give the whole text in one argument")
+    return words

@@ -23,13 +23,13 @@ def default_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def ensure_home(home: Path) -> Path:
-    """Make the folder for state if it is missing and return it.
+    """Make the folder for state, for its owner alone, if it is missing and return it.
 
     Raises:
         MachineError: it cannot be made or written.
     """
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)  # questions hold the variables of programs
     except OSError as error:
         raise _unusable(home, error.strerror or str(error)) from None
     if not os.access(home, os.W_OK | os.X_OK):

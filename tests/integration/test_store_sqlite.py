@@ -19,6 +19,7 @@ from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeResult
 from bisect_train.store import SqlStore, default_home, open_store
 from bisect_train.store.engine import Database
+from bisect_train.store.home import ensure_home
 from bisect_train.store.tables import SCHEMA_VERSION, metadata
 
 WRITER = """
@@ -305,3 +306,10 @@ def test_guard_names_a_server_without_its_password(tmp_path: Path) -> None:
     database = Database(make_url(f"sqlite:///{tmp_path}/x.db"), create_lock=tmp_path / "x.lock")
     assert database.place == f"{tmp_path}/x.db"
     database.close()
+
+
+def test_folder_for_state_is_its_owners_alone(tmp_path: Path) -> None:
+    made = ensure_home(tmp_path / "a" / "home")
+    assert made.stat().st_mode & 0o777 == 0o700
+    made.chmod(0o750)
+    assert ensure_home(made).stat().st_mode & 0o777 == 0o750, "one that is there stays as it is"

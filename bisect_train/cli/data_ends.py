@@ -1,0 +1,66 @@
+"""The data of the two ends, from `--good-data` and `--bad-data`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from bisect_train.changes.data import digest_path
+from bisect_train.cli.options import Asked
+from bisect_train.core.changes import DataLink
+from bisect_train.core.errors import InputError
+from bisect_train.core.question import DataEnd
+from bisect_train.recipe.wire import inside_checkout
+
+
+def data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, ...], tuple[DataEnd, ...]]:
+    """Return each end's data, by the order of their targets. Raises InputError."""
+    common = {link.target: link.source for link in links}
+    given = [_sources_of(option, texts) for option, texts in (("--good-data", asked.good_data), ("--bad-data", asked.bad_data))]
+    targets = sorted({*given[0], *given[1]})
+    _check_apart(targets, [*targets, *common])
+    ends: list[list[DataEnd]] = [[], []]
+    for target in targets:
+        for end, sources, option in zip(ends, given, ("--good-data", "--bad-data"), strict=True):
+            source = sources.get(target) or common.get(target)
+            if source is None:
+                hint = f"give {option} {target}=PATH, or link {target} in the recipe"
+                raise InputError(f"the data of only one end are known for {target}", hint=hint)
+            end.append(DataEnd(DataLink(source, target), digest_given(option, Path(source))))
+    return tuple(ends[0]), tuple(ends[1])
+
+
+def _check_apart(targets: Sequence[str], places: Sequence[str]) -> None:
+    """Raise InputError where a target lies in another place that is linked."""
+    for target in targets:
+        for other in places:
+            outer, inner = sorted((target, other), key=len)
+            if inner.startswith(f"{outer}/"):
+                raise InputError(
+                    f"two links share a place in the checkout: {target} and {other}",
+                    hint="link the outer one, or each inner one",
+                )
+
+
+def digest_given(option: str, path: Path) -> str:
+    """Return the digest of a file or folder that an option, or the recipe in its place, names."""
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: there is no such file or folder", hint=f"correct {option}, or what the recipe has for it")
+    return digest_path(path)
+
+
+def _sources_of(option: str, texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        target, equals, source = text.partition("=")
+        if not equals or not source or not target:
+            raise InputError(f"{option} {text}: this is not TARGET=PATH", hint=f"for example {option} data/corpus=/data/v2")
+        try:
+            place = inside_checkout(PurePosixPath(target).as_posix())
+        except ValueError as error:
+            raise InputError(f"{option} {text}: {error}", hint="the target is a path in the checkout") from None
+        if place in found:
+            raise InputError(f"{option} {text}: {place} was given before", hint="give each place once")
+        found[place] = str(Path(source).expanduser().absolute())
+    return found
