@@ -49,7 +49,12 @@ def make_plan(rules: Rules, known: Known) -> Plan:
         rules: what was asked.
         known: everything observed so far; the same observations in any order of finishing give an equivalent plan.
     """
-    known = replace(known, observations=_in_order(known.observations))
+    plan = _plan_whole(rules, replace(known, observations=_in_order(known.observations)))
+    # a run that is still going for the search may be what a proof wants too
+    return replace(plan, wanted=tuple(dict.fromkeys(plan.wanted)))
+
+
+def _plan_whole(rules: Rules, known: Known) -> Plan:
     own = replace(
         known,
         observations=[run for run in known.observations if run.part == 0],

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bisect_train.core.changes import GOOD_END, Point, make_point, point_of_text
@@ -349,6 +349,7 @@ def noisy_world(seed: int) -> tuple[World, Rules]:
 
 @settings(max_examples=examples(15))
 @given(st.integers(0, 10_000))
+@example(264)  # a version that the search still runs is one of those that must agree in place of a claim
 def test_plan_with_probes_that_finish_in_any_order_always_goes_on(seed: int) -> None:
     """One probe finishes at a time, at random; in between the plan is the same whatever order the observations are in."""
     world, rules = noisy_world(seed)
