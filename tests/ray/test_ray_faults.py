@@ -82,7 +82,7 @@ def test_interrupted_coordinator_reports_nothing_untrue_and_leaves_nothing(tmp_p
     with coordinator(job, tmp_path) as process:
         all_of_it = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everything in the foreground gets it
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=30)
         wait_until_gone(all_of_it, job.id, limit_s=5.0)
     assert "interrupted" in output and "closed" in output
     assert "ProbeFinished" not in output and "ProbeLost" not in output
