@@ -13,7 +13,7 @@ from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.delivering import deliver, make_console
 from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk
-from bisect_train.cli.idle import find_idle_keys
+from bisect_train.cli.idle import find_idle_keys, num_key_probes
 from bisect_train.cli.options import Output
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
 from bisect_train.cli.reopening import inside_of, reopen, report_of, warnings_of
@@ -121,7 +121,7 @@ def _answer(bench: _Bench, bisection_id: str, question: Question, space: ChangeS
             question, bisection_id=bisection_id, space=space, store=store, executor=executor, listener=view
         )
         ended = coordinator.run()
-    repeats = ended.plan_with_answer.ends.repeats_bitwise is True
+    repeats = ended.plan_with_answer.ends.do_bits_repeat
     whole = Whole(store, bench.desk.home, bisection_id, question, space, ended.answer, repeats)
     descents = look_into(whole, report_part=lambda child: _answer_part(bench, child, bisection_id), may_ask=True)
     find_idle_keys(
@@ -183,7 +183,7 @@ def _report_of(
     stored = store.load(bisection_id)
     probes = results_that_count(store, bisection_id)
     cost = Cost(
-        probes=ended.num_probes,
+        probes=ended.num_probes + num_key_probes(store.events(bisection_id)),
         cached=ended.num_reused,
         wall_s=ended.wall_s,
         gpu_s=3600 * ended.gpu_hours,

@@ -11,6 +11,7 @@ from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.coordinator import SingleProbe, run_singles
 from bisect_train.core.changes import ChangeKind
+from bisect_train.core.errors import InputError, MachineError, UnbuildableError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import ConfigHold, Inside, Limits, Question, Range
 from bisect_train.search.terms import Plan
@@ -26,12 +27,13 @@ def find_idle_keys(
 ) -> None:
     """Run what tells whether the named commit stopped reading a config key, once, and note it in the bisection.
 
-    It needs runs that repeat bitwise: else another value cannot be told from chance.
+    It needs runs that repeat bitwise: else another value cannot be told from chance. Where the runs cannot be made, nothing is
+    said about keys; the answer stands without them.
     """
     named = _named_commit(space, plan)
     is_tried = any(event.kind == KEYS_TRIED for event in store.events(bisection_id))
     is_limited = question.limits.max_probes is not None or question.limits.gpu_hours is not None
-    if named is None or is_tried or is_limited or question.part_of or not plan.ends.repeats_bitwise:
+    if named is None or is_tried or is_limited or question.part_of or not plan.ends.do_bits_repeat:
         return
     commit, parent = named
     repository = Repository.open(Path(question.repo), home=home)
@@ -39,9 +41,18 @@ def find_idle_keys(
     suspects = suspects_of(repository.git, parent=parent, commit=commit, path=path) if path else ()
     if not suspects:
         return
-    idle = _try_keys(store, repository, _plain(question, path), suspects, parent=parent, commit=commit, executor=executor)
-    noted = {"commit": commit, "path": path, "tried": [item.key for item in suspects], "idle": idle}
+    noted = {"commit": commit, "path": path, "tried": [item.key for item in suspects], "idle": [], "num_probes": 0}
+    try:
+        tried = _try_keys(store, repository, _plain(question, path), suspects, parent=parent, commit=commit, executor=executor)
+        noted |= {"idle": tried, "num_probes": 2 + 2 * len(suspects)}
+    except (InputError, UnbuildableError, MachineError) as error:
+        noted["reason"] = error.message
     store.append(bisection_id, KEYS_TRIED, noted)
+
+
+def num_key_probes(events: Sequence[StoredEvent]) -> int:
+    """Return how many probes were spent on finding out which keys are read."""
+    return sum(event.data["num_probes"] for event in events if event.kind == KEYS_TRIED)
 
 
 def _named_commit(space: ChangeSpace, plan: Plan) -> tuple[str, str] | None:
@@ -94,10 +105,12 @@ def _try_keys(
     store.append(name, "finished", {"answer": {"status": "done", "summary": ""}})
     digests = [digest_fingerprint(result.fingerprint, plain.metric.name) for _, result in results]
     before, after = digests[:2]
-    if not before or not after:
+    # a run that fails may end before it reads the key, and two that fail early are equal whatever the key is
+    is_run = [result.fingerprint.ending.is_healthy for _, result in results]
+    if not before or not after or not all(is_run[:2]):
         return []
-    pairs = zip(suspects, digests[2::2], digests[3::2], strict=True)
-    return [suspect.key for suspect, changed, unchanged in pairs if changed != before and unchanged == after]
+    pairs = zip(suspects, digests[2::2], digests[3::2], is_run[3::2], strict=True)
+    return [item.key for item, changed, unchanged, runs in pairs if changed != before and unchanged == after and runs]
 
 
 def _at(plain: Question, revision: str) -> Question:
@@ -107,8 +120,8 @@ def _at(plain: Question, revision: str) -> Question:
 def warn_of_idle_keys(events: Sequence[StoredEvent]) -> tuple[str, ...]:
     """Return a warning for each config key that the named commit has stopped reading."""
     return tuple(
-        f"the key {key} is in {event.data['path']}, but nothing reads it from commit {event.data['commit'][:8]} on: another "
-        "value changed the run before that commit, and changes nothing since"
+        f"the key {key} is in {event.data['path']}, but nothing reads it from commit {event.data['commit'][:8]} on, as far as "
+        "a probe goes: another value changed the run before that commit, and changes nothing in it since"
         for event in events
         if event.kind == KEYS_TRIED
         for key in event.data["idle"]

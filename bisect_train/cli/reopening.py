@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk, find_bisection
-from bisect_train.cli.idle import warn_of_idle_keys
+from bisect_train.cli.idle import num_key_probes, warn_of_idle_keys
 from bisect_train.cli.planning import say_ignored_requirements
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.limits import question_in_force
@@ -59,6 +59,7 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
         rounds=int(cost_data.get("rounds") or count_rounds(desk.store.events(reopened.stored.id))),
     )
     if not cost_data:
+        cost = replace(cost, probes=cost.probes + num_key_probes(desk.store.events(reopened.stored.id)))
         cost = total_cost(cost, descents)  # a stored answer has counted them
     inside = inside_of(reopened.plan, reopened.space)
     return build_report(
@@ -83,7 +84,7 @@ def descents_of(desk: Desk, reopened: Reopened) -> tuple[DescentPart, ...]:
         reopened.question,
         reopened.space,
         reopened.plan.answer,
-        reopened.plan.ends.repeats_bitwise is True,
+        reopened.plan.ends.do_bits_repeat,
     )
     return look_into(whole, report_part=lambda child: report_of(desk, reopen(desk, child)), may_ask=False)
 

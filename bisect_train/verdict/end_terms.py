@@ -84,6 +84,11 @@ class Ends:
     reason: str = ""
 
     @property
+    def do_bits_repeat(self) -> bool:
+        """Whether runs were seen to repeat bit by bit; a failure that always comes back says nothing of bits."""
+        return self.repeats_bitwise is True and self.criterion in (Criterion.EXACT, Criterion.STATISTICAL)
+
+    @property
     def are_paired(self) -> bool:
         """Whether runs on the same seed are compared by pairs."""
         return bool(self.seed_effects)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from bisect_train.changes.tree_files import read_file
 from bisect_train.cli import driving
 from bisect_train.cli.main import group
 from bisect_train.core.errors import InputError
+from bisect_train.core.fingerprint import Ending, EndingKind
 from bisect_train.core.probe import ProbeJob
+from bisect_train.core.verdict import Criterion
+from bisect_train.verdict.end_terms import Ends, EndsStatus
 from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
 from tests.support.git_repos import UserRepo
 from tests.support.simulated_bisection import fingerprint_of
@@ -38,7 +42,13 @@ class Desk:
         monkeypatch.setenv("BISECT_TRAIN_HOME", str(home))
         monkeypatch.chdir(user.path)
 
-    def run(self, level: Level, *args: str, command: tuple[str, ...] = ("python", "train.py")) -> dict[str, Any]:
+    def run(
+        self,
+        level: Level,
+        *args: str,
+        command: tuple[str, ...] = ("python", "train.py"),
+        ending: Callable[[ProbeJob], Ending | None] = lambda job: None,
+    ) -> dict[str, Any]:
         """Run a bisection to its report.json; it must end with status 0."""
 
         class Context:
@@ -53,7 +63,7 @@ class Desk:
 
         def script(job: ProbeJob) -> SimulatedRun:
             self.jobs.append(job)
-            return SimulatedRun(fingerprint_of(level(self.user, job), seed_idx=job.spec.seed_idx))
+            return SimulatedRun(fingerprint_of(level(self.user, job), seed_idx=job.spec.seed_idx, ending=ending(job)))
 
         self._monkeypatch.setattr(driving, "open_executor", Context)
         out = self.home / "out"
@@ -274,3 +284,32 @@ def test_secret_of_a_variable_is_in_no_report(desk: Desk, tmp_path: Path) -> Non
     assert [part["id"] for part in report["culprits"][0]["changes"]] == ["LR"]
     written = json.dumps(report) + (desk.home / "out" / "report.html").read_text()
     assert "-secret" not in written and 'API_TOKEN="$API_TOKEN"' in "\n".join(report["reproduce"])
+
+
+def test_nothing_is_said_of_keys_where_the_culprit_keeps_the_program_from_running(desk: Desk) -> None:
+    """Two runs that crash before they read a key are equal, whatever the key is."""
+    user = desk.user
+    good = user.commit({"train.py": "w = cfg['warmup']\n", "conf.yaml": "warmup: 0.03\n"})
+    user.commit({"notes": "1"})
+    user.commit({"train.py": "w = cfg.warmup\n"}, message="crashes before it reads anything")
+    user.commit({"notes": "2"})
+
+    def ending(job: ProbeJob) -> Ending | None:
+        is_broken = "cfg.warmup" in desk.text(job, "train.py")
+        return (
+            Ending(EndingKind.CRASHED, exit_status=1, signature="AttributeError: cfg", message="no warmup")
+            if is_broken
+            else None
+        )
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return float(desk.text(job, "conf.yaml").split()[1]) if ending(job) is None else 0.0
+
+    report = desk.run(level, "--good", good, "--config", "conf.yaml", ending=ending)
+    assert report["status"] == "isolated" and not any("nothing reads it" in text for text in report["warnings"])
+
+
+def test_symptom_that_always_comes_back_is_no_proof_that_bits_repeat() -> None:
+    separated = Ends(EndsStatus.SEPARATED, repeats_bitwise=True)
+    assert replace(separated, criterion=Criterion.STATISTICAL).do_bits_repeat
+    assert not replace(separated, criterion=Criterion.SYMPTOM).do_bits_repeat
