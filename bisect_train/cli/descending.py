@@ -19,6 +19,7 @@ from bisect_train.coordinator import (
     look_inside,
     openings,
 )
+from bisect_train.coordinator.descent import NOT_OPENED, unopened_of
 from bisect_train.coordinator.limits import pass_on_limits
 from bisect_train.core.question import Limits, Question
 from bisect_train.report import Cost, DescentPart, Place, ReportData, describe_descent
@@ -47,20 +48,22 @@ def look_into(whole: Whole, *, report_part: Callable[[str], ReportData], may_ask
         report_part: returns the report of a bisection inside a change, given its id.
         may_ask: whether one that was not asked yet is asked now.
     """
-    children = children_of(whole.store.events(whole.id))
+    events = whole.store.events(whole.id)
+    children, unopened = children_of(events), unopened_of(events)
     ids, found = [whole.id], list[DescentPart]()
     for opening in openings(whole.answer, whole.space):
         child, reason = children.get(opening.id), ""
         if child is None:
             limits = limits_left(whole.store, whole.question, ids)
             reason = _why_not(whole.question, len(found), limits)
-            if not reason:
-                try:
-                    child = _ask(whole, opening, limits, may_ask=may_ask)
-                except NothingInsideError as error:
-                    reason = str(error)
-                    if not reason:
-                        continue
+            if not reason and may_ask:
+                child, reason = _ask(whole, opening, limits)
+                is_empty = child is None and not reason
+            else:  # a report looks at nothing again, at an index of packages least of all
+                is_empty = not reason and unopened.get(opening.id) == ""
+                reason = reason or unopened.get(opening.id, "")
+            if is_empty:
+                continue
         elif may_ask:
             with whole.store.lock(child):
                 pass_on_limits(whole.store, child, limits_left(whole.store, whole.question, ids))
@@ -87,16 +90,15 @@ def _why_not(question: Question, num_before: int, limits: Limits) -> str:
     return f"only the first {MAX_DESCENTS} are" if num_before >= MAX_DESCENTS else ""
 
 
-def _ask(whole: Whole, opening: Opening, limits: Limits, *, may_ask: bool) -> str | None:
-    """Return the id of a new bisection inside a change, None where none may be asked.
-
-    Raises:
-        NothingInsideError: there is nothing to search.
-    """
+def _ask(whole: Whole, opening: Opening, limits: Limits) -> tuple[str | None, str]:
+    """Return the id of a new bisection inside a change, or None and why there is nothing to search, which is noted."""
     repository = Repository.open(Path(whole.question.repo), home=whole.home)
-    question, _ = look_inside(whole.question, whole.space, opening, repository=repository, part_of=whole.id, limits=limits)
-    question = replace(question, repeats=whole.repeats)
-    return ask_inside(whole.store, question, opening) if may_ask else None
+    try:
+        question, _ = look_inside(whole.question, whole.space, opening, repository=repository, part_of=whole.id, limits=limits)
+    except NothingInsideError as error:
+        whole.store.append(whole.id, NOT_OPENED, {"opened": opening.id, "reason": str(error)})
+        return None, str(error)
+    return ask_inside(whole.store, replace(question, repeats=whole.repeats), opening), ""
 
 
 def total_cost(own: Cost, descents: Sequence[DescentPart]) -> Cost:

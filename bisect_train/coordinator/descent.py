@@ -27,6 +27,9 @@ from bisect_train.store.contract import PROBE_FINISHED, Store, StoredEvent
 DESCENDED = "descended"
 """Event {child, opened}: the bisection `child` looks into the change `opened` that this one has named."""
 
+NOT_OPENED = "not_opened"
+"""Event {opened, reason}: the change `opened` has no inside that could be searched; a clause, or ""."""
+
 MAX_DESCENTS = 3
 MIN_PIECES = 4
 """A commit of fewer hunks is read faster than its inside is searched; two config keys are worth it."""
@@ -216,6 +219,11 @@ def limits_left(store: Store, question: Question, ids: Sequence[str]) -> Limits:
 def children_of(events: Sequence[StoredEvent]) -> dict[str, str]:
     """Return the ids of the parts of a bisection by the changes they look into, given the events of the whole."""
     return {event.data["opened"]: event.data["child"] for event in events if event.kind == DESCENDED}
+
+
+def unopened_of(events: Sequence[StoredEvent]) -> dict[str, str]:
+    """Return why changes were not looked into, by their ids, as it was last found."""
+    return {event.data["opened"]: event.data["reason"] for event in events if event.kind == NOT_OPENED}
 
 
 def ask_inside(store: Store, question: Question, opening: Opening) -> str:

@@ -19,6 +19,7 @@ from bisect_train.changes.idle_keys import config_path_of, suspects_of
 from bisect_train.changes.tree_files import read_file
 from bisect_train.cli import driving
 from bisect_train.cli.main import group
+from bisect_train.coordinator import descent
 from bisect_train.core.errors import InputError
 from bisect_train.core.fingerprint import Ending, EndingKind
 from bisect_train.core.probe import ProbeJob
@@ -88,12 +89,18 @@ def body(**changed: str) -> str:
     return "".join(f"{name} = {changed.get(name, '1')}\n" + f"print('{name}')\n" * 4 for name in names)
 
 
-def test_hunk_inside_a_commit_is_named_and_written_as_a_patch(desk: Desk) -> None:
-    user = desk.user
+def squash_in(user: UserRepo) -> tuple[str, str]:
+    """Write a history with a commit of seven settings and a note; return the good end and that commit."""
     good = user.commit({"train.py": body(), "README": "x"})
     user.commit({"README": "y"})
     squash = user.commit({"train.py": body(**dict.fromkeys("abcefgi", "2")), "README": "z"}, message="Squash")
     user.commit({"README": "w"})
+    return good, squash
+
+
+def test_hunk_inside_a_commit_is_named_and_written_as_a_patch(desk: Desk) -> None:
+    user = desk.user
+    good, squash = squash_in(user)
 
     def level(_: UserRepo, job: ProbeJob) -> float:
         return 2.0 if "f = 2" in desk.text(job, "train.py") else 1.0
@@ -218,10 +225,7 @@ def test_program_is_no_config_and_a_config_may_be_python(desk: Desk) -> None:
 
 
 def test_hunks_that_need_each_other_are_both_in_the_patch(desk: Desk) -> None:
-    user = desk.user
-    good = user.commit({"train.py": body(), "README": "x"})
-    squash = user.commit({"train.py": body(**dict.fromkeys("abcefgi", "2")), "README": "z"}, message="Squash")
-    user.commit({"README": "w"})
+    good, squash = squash_in(desk.user)
 
     def level(_: UserRepo, job: ProbeJob) -> float:
         text = desk.text(job, "train.py")
@@ -313,3 +317,21 @@ def test_symptom_that_always_comes_back_is_no_proof_that_bits_repeat() -> None:
     separated = Ends(EndsStatus.SEPARATED, repeats_bitwise=True)
     assert replace(separated, criterion=Criterion.STATISTICAL).do_bits_repeat
     assert not replace(separated, criterion=Criterion.SYMPTOM).do_bits_repeat
+
+
+def test_report_of_a_named_package_asks_no_index_again(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "good.txt").write_text("toyopt==1.0\nother==1\n")
+    (tmp_path / "bad.txt").write_text("toyopt==2.0\nother==2\n")
+    desk.user.commit({"train.py": "x"})
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return 2.0 if version_of(job, "toyopt") == "2.0" else 1.0
+
+    envs = ("--good-env", str(tmp_path / "good.txt"), "--bad-env", str(tmp_path / "bad.txt"))
+    report = desk.run(level, "--good", "HEAD", "--bad", "HEAD", *envs, "--index-url", "none")  # no place has these releases
+    assert [part["id"] for part in report["culprits"][0]["changes"]] == ["toyopt"]
+    monkeypatch.setattr(descent, "releases_between", lambda *_, **__: pytest.fail("a report asks for releases"))
+    result = CliRunner().invoke(group, ["report"], standalone_mode=False)
+    assert result.exception is None and "What is inside package toyopt was not looked at: toyopt 2.0 was not found" in " ".join(
+        result.output.split()
+    )
