@@ -65,6 +65,11 @@ class StepRecord:
         dtypes: parameter, gradient and autocast types.
         rss_mib, cuda_mib: memory, MiB.
         self_s: time that the recorder itself took, seconds.
+        data_s: time that the program waited for its data loader since the previous step, seconds.
+        moved: share (0 to 1) of a sample of the weights whose bits differ from what they were before the first step; at
+            sampled steps only.
+        samples: a hash of each sample that the model was trained on, 8 hex digits each, joined in order.
+        collectives: number and digest of the collective calls since the previous step, as `12:0a1b2c3d`.
     """
 
     step: int
@@ -84,6 +89,10 @@ class StepRecord:
     rss_mib: float | None = None
     cuda_mib: float | None = None
     self_s: float | None = None
+    data_s: float | None = None
+    moved: float | None = None
+    samples: str | None = None
+    collectives: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,8 @@ class Fingerprint:
         metrics: read from the log.
         judge: result of the judging command, or None.
         facts: versions and settings seen from inside (python, torch, threads, recorder, channel).
+        uninterrupted: of a run that was killed and resumed: what the same run recorded without that; `ranks` has the
+            resumed one, whose steps go on where the first part stopped.
     """
 
     ending: Ending
@@ -138,6 +149,7 @@ class Fingerprint:
     metrics: tuple[MetricSeries, ...] = ()
     judge: JudgeResult | None = None
     facts: tuple[tuple[str, str], ...] = ()
+    uninterrupted: tuple[RankRecord, ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -162,6 +174,7 @@ class Fingerprint:
             ),
             judge=JudgeResult(**_pick(JudgeResult, judge)) if judge else None,
             facts=tuple((str(key), str(value)) for key, value in data.get("facts", ())),
+            uninterrupted=tuple(_rank_of_json(rank) for rank in data.get("uninterrupted", ())),
         )
 
 

@@ -64,6 +64,21 @@ class EnvironmentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartSettings:
+    """How a run is interrupted and goes on, for questions about restarts.
+
+    Attributes:
+        save_at: 0-based step after which (and after the save that the program then makes, if any) all ranks are killed.
+        command: goes on in the same checkout and output folder, with the recipe's placeholders.
+        ranks: processes of the resumed run; None for as many as before.
+    """
+
+    save_at: int
+    command: tuple[str, ...]
+    ranks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """How probes of one bisection are run; the same for all its variants.
 
@@ -84,6 +99,10 @@ class RunSettings:
         private: environment variables whose folders become private to each probe, by name.
         keep: whether a probe's checkout and output stay on the node for a person to look at.
         environment: how packages that a variant brings with it are made available.
+        triage: whether the recorder also takes what only triage needs: hashes of samples, collective calls, waits for data.
+        anomaly: whether torch looks for the operation that first gave a NaN (slow).
+        debug_env: environment variables of a second run that looks closer, such as TORCH_DISTRIBUTED_DEBUG.
+        restart: how the run is killed and resumed, None for an ordinary run.
     """
 
     python: str
@@ -103,14 +122,19 @@ class RunSettings:
     private: tuple[str, ...] = ()
     keep: bool = False
     environment: EnvironmentSettings = EnvironmentSettings()
+    triage: bool = False
+    anomaly: bool = False
+    debug_env: tuple[tuple[str, str], ...] = ()
+    restart: RestartSettings | None = None
 
     @property
     def measure_digest(self) -> str:
-        """Digest of what changes a probe's record: metrics, judge, threads, seeds, determinism, setup."""
+        """Digest of what changes a probe's record: metrics, judge, threads, seeds, determinism, setup, closer looks."""
         patterns = [[item.name, item.pattern] for item in self.patterns]
-        return digest_of(
-            [patterns, self.judge, self.threads, self.exempt_seeds, self.deterministic, self.every_step, self.setup]
-        )
+        asked = [patterns, self.judge, self.threads, self.exempt_seeds, self.deterministic, self.every_step, self.setup]
+        restart = self.restart and [self.restart.save_at, self.restart.command, self.restart.ranks]
+        closer = [self.triage, self.anomaly, self.debug_env, restart]
+        return digest_of([*asked, *closer] if any(closer) else asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from bisect_train.core.changes import DataLink, FilePatch
-from bisect_train.core.probe import EnvironmentSettings, MetricPattern, Rung, RunSettings
+from bisect_train.core.probe import EnvironmentSettings, MetricPattern, RestartSettings, Rung, RunSettings
 from bisect_train.core.verdict import Criterion
 
 
@@ -284,4 +284,6 @@ def _settings_of_json(data: dict[str, Any]) -> RunSettings:
     kept["patterns"] = tuple(MetricPattern(**item) for item in data["patterns"])
     kept["setup"] = tuple(tuple(item) for item in data["setup"])
     kept["environment"] = EnvironmentSettings(**_tuples(data.get("environment", {})))
+    kept["debug_env"] = tuple((pair[0], pair[1]) for pair in data.get("debug_env", ()))
+    kept["restart"] = RestartSettings(**_tuples(data["restart"])) if data.get("restart") else None
     return RunSettings(**kept)
