@@ -1,0 +1,257 @@
+"""Programs forked from a warm process: what they show is what a fresh process shows, and nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bisect_train.core.fingerprint import EndingKind
+from bisect_train.core.probe import ProbeJob, ProbeResult
+from bisect_train_workers.injection import RECORDER_FOLDER
+from bisect_train_workers.processes import start_mark
+from bisect_train_workers.program import Coordinator
+from bisect_train_workers.warm.client import Target, split_command
+from tests.support.probes import TinyRepo, context_of, make_job, make_settings, result_of
+from tests.support.recorded_training import events_named
+
+TRAINING = """
+import atexit, random, sys
+import numpy, torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.drop, self.outer = nn.Linear(16, 32), nn.Dropout(0.2), nn.Linear(32, 4)
+    def forward(self, x):
+        return self.outer(self.drop(self.inner(x).relu()))
+
+atexit.register(print, "exit handler")
+print(__name__, sys.argv, sys.path[0], sorted(globals())[:3], "".join({"a", "b", "c", "d", "e"}))
+data = torch.utils.data.TensorDataset(torch.randn(64, 16), torch.randint(0, 4, (64,)))
+loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True, num_workers=1)
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(net(x + random.random() + numpy.random.rand()), y)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    print(repr(loss.item()))
+"""
+STEP = """
+import torch
+w = torch.nn.Parameter(torch.ones(3)); optimizer = torch.optim.SGD([w], lr=0.1)
+def step():
+    loss = (w * torch.randn(3)).sum(); optimizer.zero_grad(); loss.backward(); optimizer.step(); print(loss.item())
+step()
+"""
+ENDINGS = {
+    "raises": STEP + "def inner():\n    raise ValueError('bad shape 3')\ninner()\n",
+    "exits with a number": STEP + "import sys\nsys.exit(7)\n",
+    "exits with a text": STEP + "import sys\nsys.exit('no data')\n",
+    "ends at once": STEP + "import os\nos._exit(3)\n",
+    "is killed": STEP + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
+    "imports what is not there": "import not_a_module_of_anybody\n",
+    "has a syntax error": "def f(:\n",
+    "leaves a thread": STEP
+    + "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.5), print('late'))).start()\n",
+}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a node whose warm process is ready."""
+    folder = tmp_path_factory.mktemp("warm")
+    fresh = run(job_of(folder / "first", STEP), folder / "node")
+    assert not fresh.is_warm
+    wait_for_servers(folder / "node")
+    yield folder / "node"
+    end_servers(folder / "node")
+
+
+def job_of(folder: Path, program: str, *, is_fresh: bool = False, **changes: object) -> ProbeJob:
+    commit = TinyRepo(folder).commit({"train.py": program, "package/__init__.py": "", "package/main.py": program})
+    settings = make_settings(warm=True, **changes.pop("settings", {}))  # type: ignore[arg-type]
+    return dataclasses.replace(make_job(commit, settings=settings, steps=5, **changes), is_fresh=is_fresh)  # type: ignore[arg-type]
+
+
+def run(job: ProbeJob, home: Path) -> ProbeResult:
+    return result_of(job, home, recorder=RECORDER_FOLDER)
+
+
+def wait_for_servers(home: Path, num: int = 1) -> list[int]:
+    deadline = time.monotonic() + 60.0
+    while len(list(home.glob("warm/*/socket"))) < num:
+        assert time.monotonic() < deadline, "no warm process came up"
+        time.sleep(0.05)
+    return server_pids(home)
+
+
+def server_pids(home: Path) -> list[int]:
+    return [json.loads(path.read_text())["pid"] for path in home.glob("warm/*/state")]
+
+
+def end_servers(home: Path) -> None:
+    for pid in server_pids(home):
+        with contextlib.suppress(psutil.Error):
+            psutil.Process(pid).kill()
+
+
+def both(folder: Path, program: str, home: Path, **changes: object) -> tuple[ProbeResult, ProbeResult]:
+    """Return what a fresh and a forked process of the same program showed."""
+    fresh = run(job_of(folder / "fresh", program, is_fresh=True, **changes), home)
+    warm = run(job_of(folder / "warm", program, **changes), home)
+    assert (fresh.is_warm, warm.is_warm) == (False, True)
+    return fresh, warm
+
+
+@pytest.mark.parametrize("command", [("python", "train.py", "--lr", "1"), ("python", "-u", "-m", "package.main", "x")])
+def test_forked_training_is_bitwise_that_of_a_fresh_process(tmp_path: Path, node: Path, command: tuple[str, ...]) -> None:
+    fresh, warm = both(tmp_path, TRAINING, node, command=command)
+    a, b = fresh.fingerprint.ranks[0], warm.fingerprint.ranks[0]
+    assert warm.fingerprint.ending.kind is EndingKind.STOPPED and len(b.steps) == 5
+    measured = ("loss", "micro", "grad_norm", "lr", "param_hash", "param_norm", "rng_hash", "batch_hash", "dtypes")
+    for name in measured:
+        assert [getattr(step, name) for step in a.steps] == [getattr(step, name) for step in b.steps], name
+    assert events_named(a, "imports")[0].data == events_named(b, "imports")[0].data
+    assert fresh.log_tail == warm.log_tail and "exit handler" in warm.log_tail
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_forked_program_ends_as_a_fresh_one_does(tmp_path: Path, node: Path, name: str) -> None:
+    fresh, warm = both(tmp_path, ENDINGS[name], node)
+    assert warm.fingerprint.ending == fresh.fingerprint.ending
+    assert warm.log_tail == fresh.log_tail
+
+
+def test_forked_program_at_its_time_limit_shows_its_stacks_and_leaves_nothing(tmp_path: Path, node: Path) -> None:
+    program = (
+        STEP + "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(97531)'])\n"
+    )
+    program += "def waits_here():\n    time.sleep(300)\nwaits_here()\n"
+    result = run(job_of(tmp_path / "r", program, settings={"timeout_s": 3.0}), node)
+    assert result.is_warm and result.fingerprint.ending.kind is EndingKind.TIMEOUT
+    assert any("waits_here" in text for _, text in result.stacks)
+    assert not any(
+        "time.sleep(97531)" in " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
+    )
+
+
+def test_closing_a_forked_probe_ends_its_program(tmp_path: Path, node: Path) -> None:
+    from bisect_train_workers.probe_task import run_probe
+
+    job = job_of(
+        tmp_path / "r",
+        STEP + f"open({str(tmp_path / 'pid')!r}, 'w').write(str(__import__('os').getpid()))\nimport time\ntime.sleep(300)\n",
+    )
+    events = run_probe(job, context_of(job, node, recorder=RECORDER_FOLDER))
+    deadline = time.monotonic() + 30.0
+    for _ in events:
+        if (tmp_path / "pid").exists() or time.monotonic() > deadline:
+            break
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    pid = int((tmp_path / "pid").read_text())
+    events.close()  # type: ignore[attr-defined]
+    assert not psutil.pid_exists(pid)
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from tests.integration.test_warm_start import job_of, run, STEP
+program = STEP + "open(%r, 'w').write(str(__import__('os').getpid()))\\nimport time\\ntime.sleep(300)\\n" % sys.argv[2]
+run(job_of(Path(sys.argv[3]), program), Path(sys.argv[1]))
+"""
+
+
+def test_forked_program_ends_when_its_worker_is_killed(tmp_path: Path, node: Path) -> None:
+    pid_file = tmp_path / "pid"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(node), str(pid_file), str(tmp_path / "r")])
+    deadline = time.monotonic() + 60.0
+    while not pid_file.exists() or not pid_file.read_text():
+        assert time.monotonic() < deadline and worker.poll() is None
+        time.sleep(0.05)
+    program = psutil.Process(int(pid_file.read_text()))
+    assert program.parent().parent().pid in server_pids(node)  # type: ignore[union-attr]
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        program.wait(10.0)
+    assert not program.is_running()
+
+
+def test_server_ends_with_its_coordinator(tmp_path: Path) -> None:
+    coordinator = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    job = job_of(tmp_path / "r", STEP)
+    context = context_of(job, tmp_path / "node", recorder=RECORDER_FOLDER)
+    mark = Coordinator(coordinator.pid, start_mark(coordinator.pid))
+    from bisect_train_workers.probe_task import run_probe
+
+    for _ in run_probe(job, dataclasses.replace(context, coordinator=mark)):
+        pass
+    [pid] = wait_for_servers(tmp_path / "node")
+    server = psutil.Process(pid)
+    coordinator.kill()
+    coordinator.wait()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        server.wait(10.0)
+    assert not server.is_running() and not list((tmp_path / "node").glob("warm/*/socket"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ranks": 2},
+        {"command": ("env", "python", "train.py")},
+        {"command": ("python", "-B", "train.py")},
+        {"launcher": ("nice",)},
+        {"settings": {"gpus": 1.0}},
+        {"env": (("OMP_WAIT_POLICY", "active"),)},
+    ],
+)
+def test_what_a_fork_might_change_starts_fresh(tmp_path: Path, node: Path, changes: dict[str, object]) -> None:
+    before = len(server_pids(node))
+    result = run(job_of(tmp_path / "r", STEP, **changes), node)
+    assert not result.is_warm
+    assert len(server_pids(node)) <= before + 1  # another environment gets a process of its own, later
+
+
+def test_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    home = tmp_path / "node"
+    run(job_of(tmp_path / "a", STEP), home)
+    [pid] = wait_for_servers(home)
+    os.kill(pid, signal.SIGKILL)
+    assert not run(job_of(tmp_path / "b", STEP), home).is_warm
+    deadline = time.monotonic() + 60.0
+    while server_pids(home) in ([], [pid]) or not list(home.glob("warm/*/socket")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert run(job_of(tmp_path / "c", STEP), home).is_warm
+    end_servers(home)
+
+
+def test_split_command_knows_plain_python_only() -> None:
+    python = sys.executable
+    assert split_command([python, "train.py", "-m"], python) == Target("script", "train.py", ("-m",))
+    assert split_command([python, "-u", "-m", "a.b", "--x"], python) == Target("module", "a.b", ("--x",))
+    for argv in (
+        [],
+        [python],
+        [python, "-c", "1"],
+        [python, "-O", "t.py"],
+        ["torchrun", "t.py"],
+        [python, "-m", "torch.distributed.run"],
+    ):
+        assert split_command(argv, python) is None, argv

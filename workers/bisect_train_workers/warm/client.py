@@ -1,0 +1,275 @@
+"""The worker's side of a warm start: which probes may be forked, and the server that they are forked from.
+
+A program is started as a fresh process wherever a fork might not be the same thing: another interpreter, a launcher or several
+ranks, packages of its own, variables that torch or python read when they start, a GPU. A server is started beside the first
+probe that could have used it; nobody waits for one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from bisect_train_workers.locks import try_lock
+from bisect_train_workers.node import NodeError, NodeHome, make_folder, remove_folder
+from bisect_train_workers.processes import start_mark
+from bisect_train_workers.program import Coordinator, Program, SupervisorLostError
+from bisect_train_workers.warm import server as warm_server
+
+_SERVER = Path(warm_server.__file__).resolve()
+_PACKAGES = str(_SERVER.parents[2])
+_CONNECT_S = 5.0
+MAX_SERVERS = 3
+"""Of one coordinator on one node: each holds about 300 MiB, and hash seeds differ between seed indices."""
+
+_READ_AT_START = re.compile(
+    r"(PYTHON|OMP_|MKL_|KMP_|GOMP_|TORCH|PYTORCH_|CUDA_|NCCL_|GLOO_|ATEN_|LD_|OPENBLAS_|NUMEXPR_|DNNL_|LC_|LANG)"
+)
+"""Variables that python, torch or their libraries read once, when they start."""
+_OF_ONE_PROBE = frozenset({"MASTER_PORT", "PWD", "TMPDIR", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"})
+"""Set anew for each program, and read only when they are used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an interpreter is told to run.
+
+    Attributes:
+        kind: script or module.
+        name: its path or name.
+        arguments: of the program.
+    """
+
+    kind: str
+    name: str
+    arguments: tuple[str, ...]
+
+
+def split_command(argv: Sequence[str], python: str) -> Target | None:
+    """Return what a plain `python [-u] script.py ...` or `python [-u] -m module ...` runs; None for anything else."""
+    if not argv or os.path.abspath(argv[0]) != os.path.abspath(python):
+        return None
+    rest = list(argv[1:])
+    while rest and rest[0] == "-u":
+        rest.pop(0)
+    if len(rest) >= 2 and rest[0] == "-m" and not rest[1].startswith("-"):
+        return None if rest[1].startswith("torch.distributed") else Target("module", rest[1], tuple(rest[2:]))
+    if not rest or rest[0].startswith("-"):
+        return None
+    return Target("script", rest[0], tuple(rest[1:]))
+
+
+class ForkedSupervisor:
+    """The process of a supervisor that is no child of this one."""
+
+    def __init__(self, pid: int, reading: int) -> None:
+        """Take the pid and the pipe that it writes to."""
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = os.fdopen(reading, "rb")
+        self.returncode: Any = None
+        self._pid = pid
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._pidfd, self.returncode = -1, 0
+
+    def poll(self) -> int | None:
+        """Return 0 once it has ended (its status is its parent's), None while it runs."""
+        return self._wait(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises subprocess.TimeoutExpired."""
+        status = self._wait(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired("the supervisor", timeout or 0.0)
+        return status
+
+    def terminate(self) -> None:
+        """Ask it to end everything."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it by force."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def _wait(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._pidfd], [], [], timeout)[0]:
+            self.returncode = 0
+            os.close(self._pidfd)
+        return None if self.returncode is None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """A program that may be forked.
+
+    Attributes:
+        target: see Target.
+        folder: of the server that it is forked from.
+        env: of that server.
+        coordinator: whose end ends the server, or None.
+        recorder: folder of the probe's recorder.
+    """
+
+    target: Target
+    folder: Path
+    env: Mapping[str, str]
+    coordinator: Coordinator | None
+
+    recorder: Path
+
+    def launch(self, orders: Mapping[str, Any], fds: Sequence[int]) -> ForkedSupervisor | None:
+        """Return the process of a supervisor that forks the program; without a server one is begun, and None returned.
+
+        Raises:
+            SupervisorLostError: the server ended meanwhile.
+        """
+        connection = self._connect()
+        if connection is None:
+            self._begin_server()
+            return None
+        reading, writing = os.pipe()
+        own = os.getpid()
+        request = self._request({**orders, "worker": [own, start_mark(own)]})
+        try:
+            with connection:
+                socket.send_fds(connection, [request[:4]], [writing, *fds])
+                connection.sendall(request[4:])
+                (pid,) = struct.unpack("!I", connection.recv(4))
+                return ForkedSupervisor(pid, reading)
+        except (OSError, struct.error) as error:  # it may have forked one already: no second one beside it
+            os.close(reading)
+            raise SupervisorLostError(f"the warm process ended while it was asked: {error}") from error
+        finally:
+            os.close(writing)
+
+    def _connect(self) -> socket.socket | None:
+        """Return a connection to the server, None where there is none that works."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(_CONNECT_S)
+        try:
+            fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:  # a socket's path has room for 107 characters
+                connection.connect(f"/proc/self/fd/{fd}/socket")
+            finally:
+                os.close(fd)
+        except OSError:
+            connection.close()
+            return None
+        return connection
+
+    def _begin_server(self) -> None:
+        """Start the server in the background, unless it is there, is being started, or cannot be had."""
+        with contextlib.suppress(OSError, NodeError):
+            make_folder(self.folder).chmod(0o700)
+            lock = try_lock(self.folder / "lock")
+            if lock is None:
+                return
+            try:
+                if not _has_failed(self.folder) and _count_servers(self.folder.parent) <= MAX_SERVERS:  # this one too
+                    self._start(lock.fd)
+            finally:
+                os.close(lock.fd)  # without giving the lock back: the server has it now
+
+    def _request(self, orders: Mapping[str, Any]) -> bytes:
+        """Return the request that the server is sent, its length before it."""
+        target = {"kind": self.target.kind, "name": self.target.name, "arguments": list(self.target.arguments)}
+        data = json.dumps({"orders": orders, "target": target, "recorder": str(self.recorder)}).encode()
+        return struct.pack("!I", len(data)) + data
+
+    def _start(self, lock_fd: int) -> None:
+        for name in ("socket", "state"):
+            (self.folder / name).unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, str(_SERVER)],
+            env=dict(self.env),
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(lock_fd,),  # held as long as the server lives
+        )
+        orders = {
+            "folder": str(self.folder),
+            "coordinator": [self.coordinator.pid, self.coordinator.started] if self.coordinator else None,
+            "preload": list(warm_server.PRELOADED),
+            "package_folder": _PACKAGES,
+            "lock_fd": lock_fd,
+        }
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(json.dumps(orders).encode())
+
+
+def find_warm_start(program: Program, *, python: str, gpus: float, recorder: Path, home: NodeHome) -> WarmStart | None:
+    """Return how a program is started from a warm process; None where it must be a fresh one.
+
+    Args:
+        program: with its complete argument list and environment.
+        python: interpreter that `python` in the command stands for.
+        gpus: that the probe has.
+        recorder: folder of the probe's recorder, first on its path.
+        home: of this node.
+    """
+    if gpus or not sys.platform.startswith("linux") or os.path.abspath(python) != os.path.abspath(sys.executable):
+        return None
+    target = split_command(program.argv, python)
+    given = [entry for entry in program.env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if target is None or str(recorder) not in given[:1]:
+        return None
+    shared = {name: value for name, value in program.env.items() if name not in _OF_ONE_PROBE}
+    own = [entry for entry in given[1:] if Path(entry).is_absolute() and not Path(entry).is_relative_to(program.cwd)]
+    if own:
+        shared["PYTHONPATH"] = os.pathsep.join(own)
+    read = sorted((name, value) for name, value in shared.items() if _READ_AT_START.match(name))
+    coordinator = program.coordinator
+    key = [sys.executable, read, [coordinator.pid, coordinator.started] if coordinator else None]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    return WarmStart(target, home.path / "warm" / digest, shared, coordinator, recorder)
+
+
+def _has_failed(folder: Path) -> bool:
+    return bool(_state_of(folder).get("trouble"))
+
+
+def _state_of(folder: Path) -> dict[str, Any]:
+    try:
+        state = json.loads((folder / "state").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _count_servers(parent: Path) -> int:
+    """Return how many servers live or begin to live; the folders of dead ones are removed."""
+    num = 0
+    for folder in parent.iterdir():
+        lock = try_lock(folder / "lock")
+        if lock is None:
+            num += 1
+            continue
+        try:
+            if not _has_failed(folder):
+                remove_folder(folder)
+        finally:
+            lock.release()
+    return num
