@@ -7,7 +7,8 @@ two ends come out exactly whatever the rule gets wrong.
     --lr 0.1   --lr=0.1   -j 8   -j8   --amp   lr=0.1   +lr=0.1   train.py   -- everything after
 
 All occurrences of a flag are one change. Positional arguments are a change each, or one change (`arguments`) together
-where there are more of them on one side.
+where there are more of them on one side. Another program, script or module is another command (`diff_commands`): one change,
+since a flag of the one says nothing about the other.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import PurePath
 
 from bisect_train.core.changes import Change, ChangeKind
+from bisect_train.core.secrets import mask_command, mask_logins, mask_value
 
 _NUMBER = re.compile(r"-(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?|-(inf|nan)", re.IGNORECASE)
 _ATTACHED = re.compile(r"(-[A-Za-z])(\d+)")  # -j8
@@ -27,6 +30,18 @@ _ASSIGNMENT = re.compile(r"[+~]{0,2}([A-Za-z_$][\w.$/@-]*)=(.*)", re.DOTALL)  # 
 _REST = "--"
 _OVERRIDES = "{overrides}"  # stands for any number of arguments, so it is no flag's value
 _MAX_TITLE = 60  # characters of one value in a title
+COMMAND = "command"
+"""Id of the change that replaces the whole command."""
+PYTHONS = ("python", "python3")
+SHELLS = ("sh", "bash", "dash", "zsh")
+_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+_LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.runner",
+)
+_SCRIPT_SUFFIXES = (".py", ".sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +102,43 @@ def diff_arguments(good: Sequence[str], bad: Sequence[str]) -> ArgumentDiff:
     keys = dict.fromkeys(slot.key for slot in slots if _words(slot.good) != _words(slot.bad))
     changes = tuple(_change_of(key, [slot for slot in slots if slot.key == key]) for key in keys)
     return ArgumentDiff(tuple(good), tuple(bad), changes, tuple(slots))
+
+
+def diff_commands(good: Sequence[str], bad: Sequence[str]) -> ArgumentDiff:
+    """Return the changes between two commands: of their arguments, or one change where they run another program."""
+    if not good or not bad or _program_of(good) == _program_of(bad):
+        return diff_arguments(good, bad)
+    slot = _Slot(COMMAND, *(_Item(COMMAND, tuple(words), shlex.join(words)) for words in (good, bad)))
+    old, new = (_shortened(shlex.join(mask_command(words))) for words in (good, bad))
+    change = Change(ChangeKind.LAUNCH, COMMAND, f"{COMMAND}: {old} -> {new}")
+    return ArgumentDiff(tuple(good), tuple(bad), (change,), (slot,))
+
+
+def _program_of(command: Sequence[str]) -> tuple[str, ...]:
+    """Return what a command runs: the program, and the script or module where it is an interpreter or a launcher."""
+    program = PYTHONS[0] if command[0] in PYTHONS else command[0]
+    name = PurePath(program).name
+    if name in SHELLS or name in PYTHONS:
+        what = interpreted_by(command)
+        if what[:1] != ("-m",) or what[1] not in _LAUNCHER_MODULES:
+            return (program, *what)
+        program = f"{program} -m {what[1]}"
+    return (program, *[word for word in command[1:] if word.endswith(_SCRIPT_SUFFIXES)][:1])
+
+
+def interpreted_by(command: Sequence[str]) -> tuple[str, ...]:
+    """Return what python or a shell runs: (script,), ("-m", module), ("-c", code), or () where it reads its input."""
+    words = iter(command[1:])
+    for word in words:
+        if word == "-":
+            return ()
+        if word[:2] in ("-m", "-c"):
+            return (word[:2], word[2:] or next(words, ""))
+        if not word.startswith("-"):
+            return (word,)
+        if word in _OPTIONS_WITH_VALUE:
+            next(words, "")
+    return ()
 
 
 def _flags_with_value(good: Sequence[str], bad: Sequence[str]) -> set[str]:
@@ -213,15 +265,24 @@ def _difference(left: Sequence[_Item], right: Sequence[_Item]) -> str:
     if [item.words for item in left] == [item.words for item in right]:
         return "moved"
     old, new = _value_text(left), _value_text(right)
-    if old == new:
-        old, new = (_shortened(shlex.join(word for item in items for word in item.words)) for items in (left, right))
+    if old == new:  # the same value, written another way; or both are hidden
+        sides = ([word for item in items for word in item.words] for items in (left, right))
+        whole = [_shortened(shlex.join(mask_command(words))) for words in sides]
+        old, new = whole if whole[0] != whole[1] else (old, new)
     return f"{old} -> {new}"
 
 
 def _value_text(items: Sequence[_Item]) -> str:
     if not items:
         return "(absent)"
-    return _shortened(", ".join("(present)" if item.value is None else item.value or "''" for item in items))
+    return _shortened(", ".join("(present)" if item.value is None else _shown(item) or "''" for item in items))
+
+
+def _shown(item: _Item) -> str:
+    """Return an item's value without secrets."""
+    if item.key == _REST:
+        return shlex.join(mask_command(item.words[1:]))
+    return mask_logins(item.value or "") if item.is_positional else mask_value(item.key, item.value or "")
 
 
 def _shortened(text: str) -> str:

@@ -5,23 +5,21 @@ A `Draft` is a variant in the making. It begins as the good end has it; each axi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bisect_train.changes.arguments import diff_arguments
+from bisect_train.changes.arguments import diff_commands
 from bisect_train.changes.config import ConfigDiff
 from bisect_train.core.changes import Change, ChangeKind, DataLink, FilePatch, digest_of
 from bisect_train.core.question import DataEnd, EndState
+from bisect_train.core.secrets import HIDDEN, is_secret, mask_logins
 
 OVERRIDES = "{overrides}"
 PYTHON, IMAGE = "python (interpreter)", "container image"
 RANKS = "ranks"
 """Id of the launch change that is the number of processes."""
-_SECRET_PARTS = frozenset(["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"])
-_LOGIN = re.compile(r"://[^/@\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +31,7 @@ class Draft:
         overrides: config keys that are given on the command line, as arguments.
         config: the generated file for `{config}`, or None.
         files: (path in the tree, content) of files that take the place of the commit's.
+        gitlinks: (path in the checkout, commit) of submodules that take the place of the commit's.
         env: environment variables by name.
         packages: exact requirements that differ between the ends.
         data: by target.
@@ -45,6 +44,7 @@ class Draft:
     overrides: tuple[str, ...] = ()
     config: FilePatch | None = None
     files: tuple[tuple[str, str], ...] = ()
+    gitlinks: tuple[tuple[str, str], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     packages: tuple[str, ...] = ()
     data: tuple[DataEnd, ...] = ()
@@ -170,7 +170,7 @@ class LaunchAxis:
     is_ordered = False
 
     def __init__(self, good: EndState, bad: EndState, *, command: Sequence[str], ranks: int) -> None:
-        self._diff = diff_arguments(good.command or command, bad.command or command)
+        self._diff = diff_commands(good.command or command, bad.command or command)
         self._ranks = good.ranks or ranks, bad.ranks or ranks
         before, after = self._ranks
         ranks_change = Change(ChangeKind.LAUNCH, RANKS, f"{RANKS}: {before} -> {after}")
@@ -220,11 +220,5 @@ def _say(env: Mapping[str, str], name: str) -> str:
     if name not in env:
         return "not set"
     if env[name] and is_secret(name):
-        return "(hidden)"
-    return _LOGIN.sub("://(hidden)@", env[name]) or "(empty)"
-
-
-def is_secret(name: str) -> bool:
-    """Return whether a variable's name says that its value is a secret: MY_TOKEN is one, TOKENIZERS_PARALLELISM is not."""
-    parts = name.upper().split("_")
-    return not _SECRET_PARTS.isdisjoint(parts) or parts[-1] in ("KEY", "APIKEY")
+        return HIDDEN
+    return mask_logins(env[name]) or "(empty)"

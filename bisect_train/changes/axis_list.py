@@ -20,6 +20,8 @@ from bisect_train.changes.history import commit_range
 from bisect_train.changes.hydra_axis import HydraAxis
 from bisect_train.changes.package_axis import PackageAxis, PackageCommitAxis, ReleaseAxis
 from bisect_train.changes.repository import Repository
+from bisect_train.changes.submodule_axis import SubmoduleAxis
+from bisect_train.changes.submodules import open_source
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigHold, Question, Range
 
@@ -44,7 +46,10 @@ def _axes(repository: Repository, question: Question) -> Iterator[Axis]:
     good, bad = question.good_state, question.bad_state
     inside = question.inside
     yield PackageAxis(good.packages, bad.packages, is_whole=question.settings.environment.mode == "uv")
-    if inside.package_repo:
+    if inside.submodule:
+        source = open_source(Path(inside.package_repo), home=repository.home)
+        yield SubmoduleAxis(inside, source, first_parent=question.range.first_parent)
+    elif inside.package_repo:
         yield _package_commits(repository, question)
     elif inside.package:
         yield ReleaseAxis(inside.package, inside.releases)

@@ -37,6 +37,7 @@ from bisect_train.changes.config_paths import (
 from bisect_train.core.changes import Change, FilePatch
 from bisect_train.core.errors import RecipeError, UnbuildableError
 from bisect_train.core.question import ConfigEnd
+from bisect_train.core.secrets import mask_assignment
 from bisect_train.recipe.overrides import override_text
 
 __all__ = ["ConfigDiff", "ConfigKind", "apply_settings", "config_kind_of", "diff_configs", "read_config"]
@@ -164,11 +165,12 @@ def apply_settings(good: ConfigEnd, settings: Sequence[str]) -> ConfigEnd:
             raise RecipeError(f"--set {setting}: this key was given before", hint="give each key once")
         edits[edit.path] = edit
     text = edited_text(good, parsed, list(edits.values()))
-    return ConfigEnd(f"{good.path} with {', '.join(settings)}", FilePatch(good.patch.name, text))
+    return ConfigEnd(f"{good.path} with {', '.join(map(mask_assignment, settings))}", FilePatch(good.patch.name, text))
 
 
 def _edit_of_setting(setting: str, good: ConfigEnd, parsed: ParsedConfig, known: dict[str, Path]) -> Edit:
     key, equals, text = setting.partition("=")
+    setting = mask_assignment(setting)  # from here on it is only shown
     key = key.strip()
     if not equals or not key:
         raise RecipeError(f"--set {setting}: this is not KEY=VALUE", hint="for example --set optimizer.lr=0.001")

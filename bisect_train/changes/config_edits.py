@@ -27,6 +27,7 @@ from bisect_train.changes.config_paths import (
     set_at,
 )
 from bisect_train.core.changes import Change, ChangeKind
+from bisect_train.core.secrets import HIDDEN, is_secret_key, mask_value
 
 _MAX_TITLE = 60  # characters of one value in a title
 
@@ -134,8 +135,20 @@ def change_of(edit: Edit, good: Any, bad: Any) -> Change:
     old = get_at(good, edit.path)
     text = path_text(edit.path, bad if old is ABSENT else good)
     is_retyped = ABSENT not in (old, edit.value) and type(old) is not type(edit.value)
-    left, right = (_title_text(value, is_typed=is_retyped) for value in (old, edit.value))
+    left, right = (_title_text(_masked(text, value), is_typed=is_retyped) for value in (old, edit.value))
     return Change(ChangeKind.CONFIG, text, f"{text}: {left} -> {right}")
+
+
+def _masked(path: str, value: Any) -> Any:
+    """Return a value for a reader: what keys named as secrets hold, and logins in addresses, are hidden."""
+    if isinstance(value, dict):
+        return {key: _masked(f"{path}.{key}", item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_masked(path, item) for item in value]
+    if isinstance(value, str):
+        return mask_value(path, value)
+    is_hidden = value is not ABSENT and value is not None and is_secret_key(path, scalar_text(value))
+    return HIDDEN if is_hidden else value
 
 
 def _title_text(value: Any, *, is_typed: bool) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from bisect_train.changes.config_edits import Edit, apply_edits, change_of, find
 from bisect_train.changes.config_paths import ABSENT, get_at, is_same, path_text, plain_copy
 from bisect_train.core.changes import Change
 from bisect_train.core.errors import RecipeError, UnbuildableError
+from bisect_train.core.secrets import mask_command
 
 _KEY_PART = re.compile(r"[A-Za-z_$][\w$-]*|0|[1-9]\d*", re.ASCII)
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][\w/.-]*", re.ASCII)
@@ -36,11 +38,22 @@ class HydraEnd:
         config_dir: folder of the primary config.
         config_name: of the primary config, with or without `.yaml`.
         overrides: as on the command line.
+        shown: what messages call the folder, "" for its path.
     """
 
     config_dir: Path
     config_name: str
     overrides: tuple[str, ...] = ()
+    shown: str = ""
+
+    @property
+    def place(self) -> str:
+        """The folder as messages name it."""
+        return self.shown or str(self.config_dir)
+
+    def compose(self, more: Sequence[str] = ()) -> dict[Any, Any]:
+        """Return the values with more overrides. Raises RecipeError as `compose_hydra` does."""
+        return compose_hydra(self.config_dir, self.config_name, (*self.overrides, *more), shown=self.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +63,8 @@ class HydraDiff:
     Attributes:
         good: the composition that overrides are laid over.
         values: what it gives.
-        changes: one per leaf key of the resolved values that differs; lists are never taken apart.
+        changes: one per leaf key of the resolved values that differs, new keys first and keys that go last; lists are never
+            taken apart.
         edits: what each change does, in the order of `changes`.
     """
 
@@ -84,18 +98,20 @@ def has_hydra() -> bool:
     return importlib.util.find_spec("hydra") is not None and importlib.util.find_spec("omegaconf") is not None
 
 
-def compose_hydra(config_dir: Path, config_name: str, overrides: Sequence[str] = ()) -> dict[Any, Any]:
+def compose_hydra(config_dir: Path, config_name: str, overrides: Sequence[str] = (), *, shown: str = "") -> dict[Any, Any]:
     """Return the values of a composition, interpolations resolved.
 
+    Args:
+        config_dir, config_name, overrides: see `HydraEnd`.
+        shown: what messages call the folder, "" for its path.
     Raises:
         RecipeError: Hydra is not installed, there is no such config, or Hydra refuses the composition.
     """
     if not has_hydra():
         raise RecipeError("Hydra configs need the hydra-core package", hint='pip install "bisect-train[hydra]"')
+    place = shown or str(config_dir)
     if not config_dir.is_dir():
-        raise RecipeError(
-            f"{config_dir}: there is no such Hydra config directory", hint="give the folder of the primary config"
-        )
+        raise RecipeError(f"{place}: there is no such Hydra config directory", hint="give the folder of the primary config")
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
@@ -108,18 +124,26 @@ def compose_hydra(config_dir: Path, config_name: str, overrides: Sequence[str] =
             composed = compose(config_name.removesuffix(".yaml"), list(overrides))
             values = plain_copy(OmegaConf.to_container(composed, resolve=True))
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = " ".join(str(error).split())
+        problem = " ".join(_without_folder(str(error), config_dir.resolve(), shown).split())
+        given = f" with {shlex.join(mask_command(overrides))}" if overrides else ""
         raise RecipeError(
-            f"{config_dir}: Hydra cannot compose {config_name!r} with {list(overrides)}: {problem}",
+            f"{place}: Hydra cannot compose {config_name!r}{given}: {problem}",
             hint="look at what your program composes: run it with `--cfg job --resolve`",
         ) from None
     finally:
         GlobalHydra.instance().clear()
     if not isinstance(values, dict):
         raise RecipeError(
-            f"{config_dir}: {config_name!r} is no mapping of keys to values", hint="compare configs of keys and values"
+            f"{place}: {config_name!r} is no mapping of keys to values", hint="compare configs of keys and values"
         )
     return values
+
+
+def _without_folder(text: str, folder: Path, shown: str) -> str:
+    """Return what Hydra says with the folder as a person knows it; a copy of ours says nothing to anybody."""
+    if not shown:
+        return text
+    return text.replace(folder.as_uri(), shown).replace(str(folder), shown)
 
 
 def diff_hydra(good: HydraEnd, bad: HydraEnd) -> HydraDiff:
@@ -128,12 +152,22 @@ def diff_hydra(good: HydraEnd, bad: HydraEnd) -> HydraDiff:
     Raises:
         RecipeError: Hydra refuses an end, or no overrides of the good end give the bad one's values.
     """
-    left = compose_hydra(good.config_dir, good.config_name, good.overrides)
-    right = compose_hydra(bad.config_dir, bad.config_name, bad.overrides)
-    edits = find_edits(left, right, whole_lists=True)
+    left, right = good.compose(), bad.compose()
+    edits = tuple(sorted(find_edits(left, right, whole_lists=True), key=lambda edit: _turn(edit, left)))
     diff = HydraDiff(good, left, tuple(change_of(edit, left, right) for edit in edits), edits)
     _overrides_for(good, left, right)  # says now, not in the middle of a search, what cannot be given
     return diff
+
+
+def _turn(edit: Edit, values: dict[Any, Any]) -> int:
+    """Return when a change comes: new keys first, keys that go last.
+
+    Another choice of a group (`optimizer=adam`) brings keys, changes some and takes others away; a program that is told to use
+    the new ones must find them, and the old ones are in nobody's way.
+    """
+    if edit.value is ABSENT:
+        return 2
+    return int(get_at(values, edit.path) is not ABSENT)
 
 
 def override_of(path: tuple[Any, ...], value: Any, values: Any) -> str:
@@ -215,7 +249,7 @@ def _overrides_for(good: HydraEnd, values: dict[Any, Any], wanted: dict[Any, Any
             problem = error
     keys = ", ".join(path_text(edit.path, wanted) for edit in find_edits(values, wanted, whole_lists=True)[:5])
     raise RecipeError(
-        f"{good.config_dir}: no Hydra overrides of {good.config_name!r} give the new values of {keys}"
+        f"{good.place}: no Hydra overrides of {good.config_name!r} give the new values of {keys}"
         + (f": {problem.message}" if problem else ""),
         hint="give both ends as plain YAML files: `--cfg job --resolve` prints them",
     )
@@ -254,8 +288,7 @@ class _Composer:
         """
         if overrides not in self._known:
             try:
-                end = self._end
-                self._known[overrides] = compose_hydra(end.config_dir, end.config_name, (*end.overrides, *overrides))
+                self._known[overrides] = self._end.compose(overrides)
             except RecipeError as error:
                 self._known[overrides] = error
         known = self._known[overrides]

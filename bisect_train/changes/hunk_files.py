@@ -5,6 +5,7 @@
 | added, deleted, binary, a link, a submodule, another type of file | one: all of it |
 | renamed, other permissions | one for that; the content's parts are free of it |
 | YAML, JSON or TOML, readable in both versions, other values | one a key; comments and layout follow with the last key |
+| a list of requirements | one a package where neighbouring lines change, else one a hunk |
 | other text | one a hunk |
 """
 
@@ -17,12 +18,14 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from bisect_train.changes.config import ConfigDiff, diff_configs
+from bisect_train.changes.hunk_packages import is_requirements, split_by_package
 from bisect_train.changes.hunks import DIFF_OPTIONS, Hunk, parse_hunks, splice, split_lines
 from bisect_train.changes.packs import check_complete
 from bisect_train.changes.plumbing import Git, GitCommandError, fields_of, printable
 from bisect_train.core.changes import Change, ChangeKind, FilePatch
 from bisect_train.core.errors import RecipeError, UnbuildableError
 from bisect_train.core.question import ConfigEnd
+from bisect_train.core.secrets import mask_line
 
 MAX_CONFIG_BYTES = 2**20
 """A larger YAML, JSON or TOML file is data (a tokenizer, an index) rather than a config: it is taken line by line."""
@@ -45,10 +48,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a file's change: a hunk, a config key's `id`, or, with neither, the file as a whole or its name and mode."""
+    """One part of a file's change: a hunk, a config key's `id`, or, with neither, the file as a whole or its name and mode.
+
+    A hunk that is one package's line among others of a list has that package's name.
+    """
 
     hunk: Hunk | None = None
     key: str = ""
+    package: str = ""
 
 
 class FileChange:
@@ -83,6 +90,9 @@ class FileChange:
             yield Part()
         if self.config:
             yield from (Part(key=change.id) for change in self.config.changes)
+        elif hunks and is_requirements(self.path):
+            split = split_by_package(hunks, self._old_lines, self._new_lines)
+            yield from (Part(hunk=hunk, package=name) for name, hunk in split)
         else:
             yield from (Part(hunk=hunk) for hunk in hunks)
 
@@ -135,7 +145,7 @@ class FileChange:
             return Change(ChangeKind.CONFIG, f"{path}:{part.key}", f"{change.title if change else part.key} (in {path})")
         if part.hunk is None:
             return Change(ChangeKind.HUNK, path, f"{path}: {self._whole_title()}")
-        number = f"{part.hunk.new_start},{part.hunk.new_count}"
+        number = part.package or f"{part.hunk.new_start},{part.hunk.new_count}"
         return Change(ChangeKind.HUNK, f"{path}:{number}", f"{path}:{number}: {self._hunk_title(part.hunk)}")
 
     def _hunk_title(self, hunk: Hunk) -> str:
@@ -162,7 +172,7 @@ class FileChange:
 def _snippet(lines: Iterable[bytes]) -> str:
     """Return the first line that says something, short enough for a title."""
     texts = (" ".join(line.decode("utf-8", "backslashreplace").split()) for line in lines)
-    text = printable(next((text for text in texts if text), "blank lines"))
+    text = mask_line(printable(next((text for text in texts if text), "blank lines")))
     return text if len(text) <= _MAX_SNIPPET else text[: _MAX_SNIPPET - 3] + "..."
 
 

@@ -31,8 +31,9 @@ class Piece:
     """One change inside a commit.
 
     Attributes:
-        change: kind HUNK with the id `path:START,COUNT` (lines of the commit's file; COUNT 0: removed after line START) or
-            `path` (a whole file, its name or its mode), or kind CONFIG with the id `path:dotted.key`.
+        change: kind HUNK with the id `path:START,COUNT` (lines of the commit's file; COUNT 0: removed after line START),
+            `path:PACKAGE` (its line in a list of requirements) or `path` (a whole file, its name or its mode), or kind CONFIG
+            with the id `path:dotted.key`.
         path: of the file in the commit, of a deleted one in the parent; as git has it (`change` has it printable).
     """
 
@@ -97,12 +98,15 @@ class HunkStates:
         message = f"bisect-train: {point.to_text()} of {len(self.pieces)} changes inside {self._commit[:12]}"
         return write_commit(self._git, tree, message=message, parents=(self._parent,)), tree
 
-    def patch_of(self, indices: Collection[int]) -> str:
+    def patch_of(self, indices: Collection[int], *, folder: str = "") -> str:
         """Return some pieces as a patch that `git apply` takes on the parent; "" for none.
 
         Bytes that are not UTF-8 are in it as surrogate escapes, and line ends as they are: write it with
         `encode("utf-8", "surrogateescape")`. A state that does not compile has a patch too.
 
+        Args:
+            indices: of the pieces.
+            folder: where the tree lies in the checkout that takes the patch, "" for its top.
         Raises:
             ValueError: there is no such piece.
             UnbuildableError: as `state_of`, but for Python.
@@ -111,7 +115,9 @@ class HunkStates:
         if unknown:
             raise ValueError(f"pieces are numbered 0..{len(self.pieces) - 1}, got {unknown[0]}")
         tree = self._tree_of(frozenset(indices))
-        return decode(self._git.run("diff-tree", "-r", "-p", "--binary", "-M", *DIFF_OPTIONS, self._before, tree))
+        places = [f"--{side}-prefix={letter}/{folder}/" for side, letter in (("src", "a"), ("dst", "b"))] if folder else []
+        options = ("-r", "-p", "--binary", "-M", *DIFF_OPTIONS, *places)
+        return decode(self._git.run("diff-tree", *options, self._before, tree))
 
     def commands_for(self, point: Point) -> tuple[str, ...]:
         """Return (): the commit of a state is fetched from our mirror; `patch_of` is what a person applies by hand."""

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from bisect_train.changes.axes import OVERRIDES, Draft
 from bisect_train.changes.config_hydra import HydraEnd, diff_hydra
-from bisect_train.changes.plumbing import Git, GitCommandError, fields_of
+from bisect_train.changes.plumbing import Git, GitCommandError, decode, fields_of
 from bisect_train.core.changes import Change
 from bisect_train.core.errors import RecipeError
 from bisect_train.core.question import EndState
+
+_SUBMODULE, _LINK = "160000", "120000"
 
 
 class HydraAxis:
@@ -33,7 +35,8 @@ class HydraAxis:
 
     def __init__(self, git: Git, *, commit: str, folder: str, good: EndState, bad: EndState, home: Path) -> None:
         copy = _copy_of(git, commit, folder, home)
-        ends = [HydraEnd(copy, end.hydra[0], end.hydra[1:]) for end in (good, bad)]
+        shown = f"{folder} of commit {commit[:12]}"
+        ends = [HydraEnd(copy, end.hydra[0], end.hydra[1:], shown) for end in (good, bad)]
         self._diff = diff_hydra(*ends)
         self._own = good.hydra[1:]
         self.changes = self._diff.changes
@@ -57,10 +60,10 @@ def check_place(command: Sequence[str]) -> None:
 
 
 def _copy_of(git: Git, commit: str, folder: str, home: Path) -> Path:
-    """Return a folder with the files of a directory of a commit; made once for each content."""
+    """Return a folder with the files of a directory of a commit, made once for each content; a submodule in it stays empty."""
     try:
         tree = git.text("rev-parse", "--verify", "--quiet", f"{commit}:{folder}")
-        names = fields_of(git.run("ls-tree", "-r", "-z", "--name-only", tree))
+        entries = [_entry_of(line) for line in fields_of(git.run("ls-tree", "-r", "-z", tree))]
     except GitCommandError:
         raise RecipeError(
             f"commit {commit[:12]} has no Hydra config directory {folder}", hint="correct `config.hydra` in the recipe"
@@ -71,13 +74,32 @@ def _copy_of(git: Git, commit: str, folder: str, home: Path) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".hydra-", dir=home))
     try:
-        for name in names:
-            target = scratch / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(git.run("cat-file", "blob", f"{tree}:{name}"))
+        for mode, blob, name in entries:
+            _write(git, scratch, mode, blob, name)
         scratch.rename(kept)
     except OSError:
         if not kept.is_dir():  # another process was quicker
             raise
         shutil.rmtree(scratch, ignore_errors=True)
     return kept
+
+
+def _entry_of(line: str) -> tuple[str, str, str]:
+    """Return mode, object and path of a line of `ls-tree`."""
+    head, _, name = line.partition("\t")
+    mode, _, blob = head.split(" ")
+    return mode, blob, name
+
+
+def _write(git: Git, folder: Path, mode: str, blob: str, name: str) -> None:
+    """Write a file, or a link that stays in the folder."""
+    target = folder / name
+    if mode == _SUBMODULE:
+        target.mkdir(parents=True, exist_ok=True)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    content = git.run("cat-file", "blob", blob)
+    if mode != _LINK:
+        target.write_bytes(content)
+    elif (target.parent / decode(content)).resolve().is_relative_to(folder.resolve()):
+        target.symlink_to(decode(content))

@@ -61,14 +61,17 @@ class Repository:
             InputError: not a git repository, or one that cannot be used; names the path and the next command.
             MachineError: `home` cannot be written, or git is missing.
         """
-        git_dir, common_dir, root, is_bare = _discover(path)
-        key = _key_of(common_dir)
-        home = home.absolute()
-        mirror = home / "mirrors" / f"{key}.git"
-        shallow = _shallow_commits(common_dir)
-        _prepare_mirror(mirror, common_dir=common_dir, shallow=shallow)
-        is_partial = any(any((folder / "pack").glob("*.promisor")) for folder in object_folders(common_dir))
-        return Repository(root, key, git_dir, common_dir, is_bare, home, mirror, shallow, is_partial)
+        return _with_mirror(*_discover(path), home=home)
+
+    @staticmethod
+    def of_git_dir(git_dir: Path, *, home: Path) -> Repository:
+        """Return the repository of a whole git directory (a submodule's, say), whatever has become of its working tree.
+
+        Raises:
+            MachineError: as `open`.
+        """
+        folder = git_dir.resolve()
+        return _with_mirror(folder, folder, folder, True, home=home)
 
     @property
     def git(self) -> Git:
@@ -100,6 +103,10 @@ class Repository:
             self._check_one_meaning(rev)
         return found[-1]
 
+    def has_object(self, name: str) -> bool:
+        """Return whether an object is at hand, the user's or one of ours."""
+        return self.git.attempt("cat-file", "-e", name).returncode == 0
+
     def has_own(self, commit: str) -> bool:
         """Return whether the user's own repository has a commit (a snapshot lies in our mirror only)."""
         return self.names.attempt("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
@@ -115,6 +122,17 @@ class Repository:
         entries = [entry.partition("\t") for entry in decode(listed.stdout).split("\0") if entry]
         is_there = any(name == path or head.split()[1] == "commit" for head, _, name in entries)
         return is_there or listed.returncode != 0
+
+    def tracked_at(self, commit: str, path: str) -> str:
+        """Return what a commit has at a path, or the file that it has where one of its folders would be; "" without one."""
+        parts = path.split("/")
+        ways = ["/".join(parts[:num]) for num in range(1, len(parts) + 1)]
+        listed = self.git.attempt("ls-tree", "-z", commit, "--", *ways)
+        for entry in decode(listed.stdout).split("\0"):
+            head, _, name = entry.partition("\t")
+            if name == path or (name in ways and head.split()[1] == "blob"):
+                return name
+        return ""
 
     def tracked_files(self) -> tuple[str, ...]:
         """Return the paths that the working tree's index holds, `/` between parts; () for a bare repository."""
@@ -158,6 +176,16 @@ class Repository:
                 commits[place] = result.stdout.strip()
         if len(set(commits.values())) > 1:
             raise RevisionError(f"{printable(rev)!r} is ambiguous", hint=f"name one of {', '.join(commits)}")
+
+
+def _with_mirror(git_dir: Path, common_dir: Path, root: Path, is_bare: bool, *, home: Path) -> Repository:
+    key = _key_of(common_dir)
+    home = home.absolute()
+    mirror = home / "mirrors" / f"{key}.git"
+    shallow = _shallow_commits(common_dir)
+    _prepare_mirror(mirror, common_dir=common_dir, shallow=shallow)
+    is_partial = any(any((folder / "pack").glob("*.promisor")) for folder in object_folders(common_dir))
+    return Repository(root, key, git_dir, common_dir, is_bare, home, mirror, shallow, is_partial)
 
 
 def _key_of(common_dir: Path) -> str:

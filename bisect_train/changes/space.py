@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from bisect_train.changes.axes import Axis, Draft, TreeConfigAxis
 from bisect_train.changes.axis_list import free_axes
@@ -22,7 +23,8 @@ from bisect_train.changes.package_axis import PackageAxis, ReleaseAxis, TreePack
 from bisect_train.changes.plumbing import decode, printable
 from bisect_train.changes.priors import Priors, weigh_changes
 from bisect_train.changes.repository import Repository
-from bisect_train.changes.submodules import SubmoduleFinder
+from bisect_train.changes.submodule_axis import SubmoduleAxis, bump_in
+from bisect_train.changes.submodules import Bump, SubmoduleFinder
 from bisect_train.changes.tree_files import write_files
 from bisect_train.changes.variant_packs import VariantPacks, tree_of
 from bisect_train.changes.worktree import write_commit
@@ -77,6 +79,7 @@ class ChangeSpace:
         good_is_base: whether prefix 0 is the good end as it was given; else `GOOD_END` is.
         commits: the candidates and their ends.
         fixups: patch files that are laid over the states that take them, as they were named.
+        submodule: the axis of a submodule's commits where these are searched, else None.
     """
 
     def __init__(self, repository: Repository, question: Question, *, commits: CommitRange, axes: tuple[Axis, ...]) -> None:
@@ -99,7 +102,8 @@ class ChangeSpace:
         self.good_is_base = commits.good_is_base
         self._repository = repository
         self._question = question
-        self._submodules = SubmoduleFinder(repository)
+        self.submodule = next((axis for axis in axes if isinstance(axis, SubmoduleAxis)), None)
+        self._submodules = SubmoduleFinder(repository, clones=question.package_repos)
         environment = question.settings.environment
         self._tree_packages = TreePackages(repository.git, environment.files, environment.installed)
         self._packs = VariantPacks(repository, commits, self._submodules)
@@ -123,6 +127,37 @@ class ChangeSpace:
         axis = next(axis for axis in self._axes if change in axis.changes)
         return axis.versions_of(change) if isinstance(axis, (PackageAxis, ReleaseAxis)) else ("", "")
 
+    def bump_of(self, idx: int) -> Bump | None:
+        """Return the submodule whose commit is all that a change of the tree, or of a submodule's tree, moves; or None."""
+        if self.submodule is not None and self.changes[idx] in self.submodule.changes:
+            return self.submodule.bump_of(self.changes[idx])
+        if idx >= self._num_tree:
+            return None
+        return bump_in(self._states, idx, self._repository.git, ends=(self.commits.base, self.commits.bad))
+
+    def source_of(self, bump: Bump, *, commit: str) -> Repository:
+        """Return the repository of a submodule that a commit of the tree has.
+
+        Raises:
+            UnbuildableError: none that is at hand has both of its commits.
+            InputError: the clone that was named for it cannot be opened.
+        """
+        return self._submodules.source_of(tree_of(self._repository, commit), bump)
+
+    def commit_through(self, idx: int) -> str:
+        """Return the commit that holds a change of the tree, or of a submodule, and all before it, without any fixup.
+
+        Raises:
+            UnbuildableError: the set cannot be built.
+        """
+        point = self._canonical(make_point(idx + 1))
+        commit, tree = self._base_of(point)
+        if self.submodule is None:
+            return commit
+        chosen = self._free_part(point)
+        draft = self.submodule.apply(Draft(()), [change for change in self.submodule.changes if change in chosen])
+        return self._write(commit, tree, draft)[0]
+
     def travelling_config(self) -> str:
         """Return the config file that each commit has of its own and that differs between the ends; "" without one."""
         if self._question.hold is not ConfigHold.TRAVEL or not self.commits.commits:
@@ -142,6 +177,8 @@ class ChangeSpace:
 
     def patch_of(self, indices: Sequence[int]) -> str:
         """Return the patch onto the commit's parent that holds some pieces of a commit; "" where none is split."""
+        if self.submodule is not None:
+            return self.submodule.patch_of([self.changes[idx] for idx in indices])
         return self._states.patch_of(indices) if isinstance(self._states, HunkStates) else ""
 
     def variant(self, point: Point) -> Variant:
@@ -167,6 +204,8 @@ class ChangeSpace:
     def reproduce(self, point: Point) -> tuple[str, ...]:
         """Return the git commands by which a person gets a set's tree; generated files outside of it are not in them."""
         point = self._canonical(point)
+        if self.submodule is not None:
+            return self._commands_around(self.submodule, point)
         if any(isinstance(axis, TreeConfigAxis) for axis in self._axes):
             try:
                 return self._checkout(self.variant(point).commit)
@@ -177,7 +216,18 @@ class ChangeSpace:
             commit, tree = self._base_of(point)
         except UnbuildableError:  # the commands lead to the conflict
             return commands
-        return (*(commands or self._checkout(commit)), *self._fixups.commands(tree))
+        return (*(commands or self._checkout(commit)), *self._fixups.commands(tree), *self._update_submodules(tree))
+
+    def _commands_around(self, axis: SubmoduleAxis, point: Point) -> tuple[str, ...]:
+        """Return the commands for a state of a submodule: those for the tree around it, then those in it."""
+        chosen = self._free_part(point)
+        draft = replace(self._draft(chosen, ()), gitlinks=())
+        commit, tree = self._write(*self._fix(*self._base_of(point)), draft)
+        inner = axis.commands_for([change for change in axis.changes if change in chosen])
+        return (*self._checkout(commit), *self._update_submodules(tree), *inner)
+
+    def _update_submodules(self, tree: str) -> tuple[str, ...]:
+        return ("git submodule update --init --recursive",) if self._submodules.find(tree) else ()
 
     def survey_fixups(self) -> tuple[FixupUse, ...]:
         """Return how many commits of the range, its ends included, take each fixup; of a long range, of a sample of it."""
@@ -197,6 +247,8 @@ class ChangeSpace:
 
         On a main line a merge touches what it brought in, elsewhere what its author changed beyond merging.
         """
+        if self.submodule is not None:
+            return self.submodule.files_of(self.changes[idx])
         if idx >= self._num_tree:
             return ()
         if isinstance(self._states, HunkStates):
@@ -278,13 +330,15 @@ class ChangeSpace:
         return draft
 
     def _write(self, commit: str, tree: str, draft: Draft) -> tuple[str, str]:
-        """Return commit and tree with the files that a draft brings; a synthetic commit on top, if they change anything."""
-        if not draft.files:
-            return commit, tree
-        written = write_files(self._repository.git, tree, dict(draft.files))
+        """Return commit and tree with a draft's files and submodules; a synthetic commit on top, if they change anything."""
+        written = tree
+        for path, module_commit in draft.gitlinks:
+            written = self._submodules.record(written, path, module_commit)
+        if draft.files:
+            written = write_files(self._repository.git, written, dict(draft.files))
         if written == tree:
             return commit, tree
-        paths = ", ".join(printable(path) for path, _ in draft.files)
+        paths = ", ".join(printable(path) for path, _ in (*draft.gitlinks, *draft.files))
         message = f"bisect-train: {commit[:12]} with another {paths}"
         return write_commit(self._repository.git, written, message=message, parents=(commit,)), written
 
@@ -298,7 +352,7 @@ class ChangeSpace:
 
 
 def _states_of(repository: Repository, question: Question, commits: CommitRange) -> CommitStates | HunkStates:
-    if question.inside.commit:
+    if question.inside.commit and not question.inside.submodule:
         return HunkStates(repository.git, parent=commits.base, commit=question.inside.commit)
     return CommitStates(commits, repository.git)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,19 @@ from bisect_train.changes.fixup import read_fixup
 from bisect_train.changes.fixup_patch import paths_of
 from bisect_train.changes.history import read_skip_file, resolve_skips
 from bisect_train.changes.repository import Repository
-from bisect_train.cli.command_check import check_judge, check_program, check_script, script_of
+from bisect_train.cli.command_check import THE_COMMAND, Checkouts, check_command, check_judge, check_program
 from bisect_train.cli.difference import ask_difference
 from bisect_train.cli.finding import find_recipe
 from bisect_train.cli.notes import say_note
 from bisect_train.cli.options import Asked
+from bisect_train.cli.symptoms import refuse_symptom
 from bisect_train.core.errors import InputError, RecipeError, RevisionError
 from bisect_train.core.probe import Rung, RunSettings
 from bisect_train.core.question import ConfigEnd, Limits, Metric, Question, Range
+from bisect_train.core.secrets import mask_assignment, mask_command
 from bisect_train.core.verdict import Criterion
 from bisect_train.recipe import Recipe
-from bisect_train.verdict.outcome import RECORDED_METRICS, recorded_metric
+from bisect_train.verdict.outcome import COST_METRICS, DERIVED_METRICS, RECORDED_METRICS, recorded_metric
 
 DEFAULT_RECIPE = "bisect-train.yaml"
 DEFAULT_STEPS = 50
@@ -43,14 +44,19 @@ def ask_question(
     Raises:
         InputError: nothing to run, a command that does not exist, options that contradict each other.
     """
+    refuse_symptom(asked)
     recipe = find_recipe(asked, repository.root)
     base = ask_difference(asked, repository, commits=commits, good_config=good_config, bad_config=bad_config)
     command = _command_of(asked, recipe, has_configs=good_config is not None)
-    check_program(command[0], repository)
     fixups = tuple(read_fixup(path, repository.git) for path in asked.fixup)
     patched = {path for fixup in fixups for path in paths_of(repository.git, fixup)}
-    if posixpath.normpath(script_of(command)) not in patched:  # a patch may bring the script
-        check_script(command, repository, commits, recipe)
+    linked = tuple(item.link.target for item in base.good_state.data)
+    checkouts = Checkouts(repository, commits, recipe, patched, linked)
+    _check_commands(command, base.bad_state.command, checkouts, is_side_by_side=kind == "compare")
+    if recipe.launcher and not asked.address:  # a cluster's nodes may have what this machine has not
+        check_program(recipe.launcher[0], checkouts, named=f"`launcher:` in {recipe.path}")
+    if recipe.restart and recipe.restart.command[0] != "{command}":
+        check_command(recipe.restart.command, checkouts, named=f"`restart: command:` in {recipe.path}")
     rung = _rung_of(asked, recipe)
     metric = _metric_of(asked, recipe)
     judge = _judge_of(asked, recipe)
@@ -64,13 +70,33 @@ def ask_question(
         settings=settings,
         rung=rung,
         metric=metric,
-        criterion=Criterion.JUDGE if judge else Criterion(asked.criterion),
+        criterion=_criterion_of(asked, judge),
+        symptom=asked.symptom,
         any_change=asked.any_change,
         min_effect=asked.min_effect,
         limits=_limits_of(asked, settings, metric),
         fixups=fixups,
         executor=asked.address,
     )
+
+
+def _check_commands(good: tuple[str, ...], bad: tuple[str, ...], checkouts: Checkouts, *, is_side_by_side: bool) -> None:
+    """Raise InputError where a command cannot be started: at either end, or side by side each one at its own end."""
+    ends = [checkouts, checkouts]
+    if is_side_by_side:
+        commits = checkouts.commits
+        ends = [replace(checkouts, commits=Range((commit,), commit)) for commit in (commits.goods[0], commits.bad)]
+    check_command(good, ends[0])
+    if bad or is_side_by_side:
+        check_command(bad or good, ends[1], named="--bad-command" if bad else THE_COMMAND)
+
+
+def _criterion_of(asked: Asked, judge: tuple[str, ...]) -> Criterion:
+    if asked.symptom and judge:
+        raise InputError("--symptom and the recipe's judge contradict each other", hint="leave `judge:` out of the recipe")
+    if asked.symptom:
+        return Criterion.SYMPTOM
+    return Criterion.JUDGE if judge else Criterion(asked.criterion)
 
 
 def _limits_of(asked: Asked, settings: RunSettings, metric: Metric) -> Limits:
@@ -86,6 +112,7 @@ def _limits_of(asked: Asked, settings: RunSettings, metric: Metric) -> Limits:
         confidence=asked.confidence,
         reuse=asked.reuse and metric.name != "step_s",  # another hour, another load
         gpu_hours=asked.budget_gpu_hours,
+        second_look=asked.second_look,
     )
 
 
@@ -103,7 +130,7 @@ def _command_of(asked: Asked, recipe: Recipe, *, has_configs: bool) -> tuple[str
         command = command[:at] + recipe.shrink_overrides() + command[at:]
     if has_configs and not any("{config}" in part or part == "{overrides}" for part in command):
         raise InputError(
-            f"the command {shlex.join(command)!r} does not say where the config file goes",
+            f"the command {shlex.join(mask_command(command))!r} does not say where the config file goes",
             hint="write {config} where its path belongs, e.g. `-- python train.py --config {config}`",
         )
     uses_config = any("{config}" in part for part in command)
@@ -137,9 +164,9 @@ def _metric_of(asked: Asked, recipe: Recipe) -> Metric:
         return next(iter(by_name.values()), Metric())
     if asked.metric in by_name:
         return by_name[asked.metric]
-    if asked.metric in RECORDED_METRICS:
+    if asked.metric in (*RECORDED_METRICS, *DERIVED_METRICS):
         return recorded_metric(asked.metric)
-    known = ", ".join([*by_name, *RECORDED_METRICS])
+    known = ", ".join([*by_name, *RECORDED_METRICS, *DERIVED_METRICS])
     raise InputError(
         f"unknown metric {asked.metric!r}",
         hint=f"known: {known}; others are read from the log by a pattern under `metrics:` in the recipe",
@@ -153,7 +180,8 @@ def _settings_of(
     resources = recipe.resources
     from_log = metric.name in {item.name for item in recipe.metrics}
     gpus = asked.gpus if asked.gpus is not None else resources.gpus
-    ranks = max(rung.ranks, base.bad_state.ranks or 1)
+    restart = recipe.restart_settings(rung.steps)
+    ranks = max(rung.ranks, base.bad_state.ranks or 1, restart.ranks or 1 if restart else 1)
     return replace(
         base.settings,
         setup=recipe.setup.run,
@@ -166,9 +194,14 @@ def _settings_of(
         redirect_from=base.repo,
         exempt_seeds=recipe.exempt_seeds,
         deterministic=asked.deterministic,
-        needs_recorder=not judge and not from_log and Criterion(asked.criterion) is not Criterion.SYMPTOM,
+        needs_recorder=bool(asked.symptom)
+        or (not judge and not from_log and Criterion(asked.criterion) is not Criterion.SYMPTOM),
+        triage=bool(asked.symptom) or (metric.name in DERIVED_METRICS and not from_log),
         private=recipe.private,
         keep=asked.keep,
+        restart=restart,
+        # a fork's time and memory are not those of a fresh process
+        warm=asked.warm and metric.name not in COST_METRICS,
     )
 
 
@@ -181,7 +214,7 @@ def config_ends(good: Path, bad: Path | None, settings: tuple[str, ...]) -> tupl
     if not settings:
         raise InputError("only one config was given", hint="give a second file, or --set KEY=VALUE")
     changed = apply_settings(first, settings)
-    return first, replace(changed, path=f"{good} with {' '.join(settings)}")
+    return first, replace(changed, path=f"{good} with {' '.join(map(mask_assignment, settings))}")
 
 
 def range_of(repository: Repository, goods: tuple[str, ...], bad: str, asked: Asked, *, may_be_same: bool = False) -> Range:

@@ -9,53 +9,65 @@ from typing import Any
 
 import rich_click as click
 
+from bisect_train.changes.config import read_config
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli.asking import ask_question, config_ends
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.driving import answer_without_runs, start_bisection
+from bisect_train.cli.end_states import has_end_states
 from bisect_train.cli.options import (
     Asked,
+    choice_options,
     judge_options,
     output_options,
     probe_options,
     search_options,
     split_options,
+    state_options,
     what_options,
 )
 from bisect_train.cli.planning import print_dry_run, title_of
-from bisect_train.core.question import Range
+from bisect_train.core.errors import InputError
+from bisect_train.core.question import ConfigEnd, Range
 
 
 @click.command("check")
-@click.argument("good_config", type=click.Path(path_type=Path))
-@click.argument("bad_config", type=click.Path(path_type=Path), required=False)
+@click.argument("good_config", required=False)
+@click.argument("bad_config", required=False)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key in place of a second file.")
 @click.option("--rev", metavar="REV", help="Commit to run [default: the working tree as it is, uncommitted changes too].")
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and stop.")
 @what_options
+@state_options
+@choice_options
 @probe_options
 @judge_options
 @search_options
 @output_options
 def command(
-    good_config: Path, bad_config: Path | None, settings: tuple[str, ...], rev: str | None, dry_run: bool, **values: Any
+    good_config: str | None, bad_config: str | None, settings: tuple[str, ...], rev: str | None, dry_run: bool, **values: Any
 ) -> int:
     """Is this config change safe? If not, which key is it?
 
-    Each key that differs between the two files is a change. Write {config} where the command takes the file's path.
+    Each key that differs between the two files is a change. Write {config} where the command takes the file's path. Packages,
+    variables, data and launch settings that differ are changes beside the keys; with them one config will do, and with Hydra
+    compositions none is named.
 
     \b
     Examples:
       bisect-train check good.yaml bad.yaml -- python train.py --config {config}
       bisect-train check train.yaml --set optimizer.lr=0.01 -- python train.py --config {config}
+      bisect-train check a.yaml b.yaml --good-env old.txt --bad-env new.txt -- python train.py --config {config}
+      bisect-train check train.yaml --bad-data corpus=/data/v2 -- python train.py --config {config}
+      bisect-train check --good-hydra train --bad-hydra "train optimizer=adam" -- python train.py {overrides}
 
     \b
     Exit status: 0 no regression, 1 an end could not be tested, 2 bad input, 3 cannot tell, 5 a regression was found.
     """
     asked, output, _ = split_options(values)
-    bad_path, asked = _split_second_file(bad_config, asked, has_settings=bool(settings))
-    good, bad = config_ends(good_config, bad_path, settings)
+    paths, asked = _split_files(good_config, bad_config, asked, has_settings=bool(settings))
+    good, bad = _configs(paths, settings, asked)
     with open_desk() as desk:
         repository = Repository.open(asked.repo, home=desk.home)
         commit = repository.resolve(rev) if rev else repository.snapshot_worktree()
@@ -63,7 +75,8 @@ def command(
         question = ask_question(asked, repository, kind="check", commits=commits, good_config=good, bad_config=bad)
         space = build_space(repository, question)
         if not space.changes:
-            reason = f"{good.path} and {bad.path} hold the same values"
+            names = sorted({end.path for end in (good, bad) if end})
+            reason = f"{' and '.join(names)} hold the same values" if len(names) == 2 else "the ends are the same"
             return answer_without_runs(desk, question, space, reason=reason, output=output)
         title = title_of(question, space)
         if dry_run:
@@ -71,10 +84,23 @@ def command(
         return start_bisection(desk, question, space, title=title, output=output)
 
 
-def _split_second_file(bad_config: Path | None, asked: Asked, *, has_settings: bool) -> tuple[Path | None, Asked]:
-    """Where one file was named, the first word behind `--` lands in BAD_CONFIG: give it back to the command."""
-    if bad_config is None or bad_config.exists():
-        return bad_config, asked
-    if has_settings or shutil.which(str(bad_config)):
-        return None, replace(asked, command=(str(bad_config), *asked.command))
-    return bad_config, asked
+def _split_files(good: str | None, bad: str | None, asked: Asked, *, has_settings: bool) -> tuple[tuple[Path, ...], Asked]:
+    """Where fewer files were named, the first words behind `--` land in their places: give them back to the command."""
+    words = tuple(word for word in (good, bad) if word is not None)
+    num_files = len(words)
+    if asked.good_hydra is not None or asked.bad_hydra is not None:
+        num_files = 0
+    elif bad is not None and (shutil.which(bad) or (not Path(bad).exists() and (has_settings or has_end_states(asked)))):
+        num_files = 1
+    return tuple(map(Path, words[:num_files])), replace(asked, command=(*words[num_files:], *asked.command))
+
+
+def _configs(paths: tuple[Path, ...], settings: tuple[str, ...], asked: Asked) -> tuple[ConfigEnd | None, ConfigEnd | None]:
+    """Return the config files of both ends: the same one where something else differs, none for Hydra compositions."""
+    if not paths and has_end_states(asked) and not settings:
+        return None, None
+    if not paths:
+        raise InputError("no config was given", hint="give two config files, or one and --set KEY=VALUE")
+    if len(paths) == 1 and not settings and has_end_states(asked):
+        return (same := read_config(paths[0])), same
+    return config_ends(paths[0], paths[1] if len(paths) > 1 else None, settings)

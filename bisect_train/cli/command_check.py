@@ -6,49 +6,98 @@ import posixpath
 import shlex
 import shutil
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from bisect_train.changes.arguments import PYTHONS, SHELLS, interpreted_by
 from bisect_train.changes.repository import Repository
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import Range
+from bisect_train.core.secrets import mask_command
 from bisect_train.recipe import Recipe
 
-PYTHONS = ("python", "python3")
-SHELLS = ("sh", "bash", "dash", "zsh")
-_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+THE_COMMAND = "the command behind --"
 
 
-def check_program(program: str, repository: Repository) -> None:
-    """Raise InputError where the first word of the command names no program."""
-    if program in PYTHONS or "{" in program:
-        return
-    is_path = "/" in program
-    found = (repository.root / program).exists() or Path(program).exists() if is_path else shutil.which(program)
-    if not found:
-        raise InputError(f"command not found: {program!r}", hint="the command behind -- is run as it is, without a shell")
+@dataclass(frozen=True, slots=True)
+class Checkouts:
+    """What the checkouts of two ends have: their commits' files, and what a recipe or a fixup brings.
 
-
-def check_script(command: tuple[str, ...], repository: Repository, commits: Range, recipe: Recipe) -> None:
-    """Raise InputError where python is to run a script that no end has.
-
-    A recipe that sets checkouts up, or links data over the script's path, may bring the script: nothing is said then.
+    Args:
+        repository: the user's.
+        commits: the two ends.
+        recipe: whose setup may make files, and whose links may bring them.
+        patched: paths that a fixup may bring.
+        linked: further places in the checkout where data are linked.
     """
+
+    repository: Repository
+    commits: Range
+    recipe: Recipe
+    patched: Collection[str] = ()
+    linked: Collection[str] = ()
+
+    def may_have(self, path: str) -> bool:
+        """Return False only if no end's checkout has a file at a relative path."""
+        path = posixpath.normpath(path)
+        if self.recipe.setup.run or path.startswith("..") or path in self.patched or "{" in path:
+            return True
+        if _is_linked(path, self.recipe, self.repository) or any(path == at or path.startswith(f"{at}/") for at in self.linked):
+            return True
+        return any(self.repository.may_have_file(commit, path) for commit in (*self.commits.goods, self.commits.bad))
+
+    @property
+    def where(self) -> str:
+        """Which commits have not got a file: of one commit its name."""
+        commits = {*self.commits.goods, self.commits.bad}
+        return "at either end" if len(commits) > 1 else f"at commit {self.commits.bad[:12]}"
+
+    def untracked_hint(self, path: str) -> str:
+        """Return what helps with a file of the working tree that no commit has; "" where there is none."""
+        if not (self.repository.root / path).exists():
+            return ""
+        return f"probes run in checkouts of their own: git add {path}, or link it with `data: link:` in the recipe"
+
+
+def check_command(command: tuple[str, ...], checkouts: Checkouts, *, named: str = THE_COMMAND) -> None:
+    """Raise InputError where a command's first word is no program, or an interpreter is to run a script that no end has.
+
+    Args:
+        command: to be run in a checkout.
+        checkouts: what the ends have.
+        named: what names the command, for messages.
+    """
+    check_program(command[0], checkouts, named=named)
     script = script_of(command)
-    if not script or recipe.setup.run or "{" in script:
+    if not script or "{" in script:
         return
     if script.startswith("/"):
         if not Path(script).exists():
-            raise InputError(f"no such script: {script!r}", hint="the command behind -- names it")
+            raise InputError(f"no such script: {script!r}", hint=f"{named} names it")
+    elif not checkouts.may_have(script):
+        if hint := checkouts.untracked_hint(posixpath.normpath(script)):
+            raise InputError(f"the script {script!r} is not tracked by git {checkouts.where}", hint=hint)
+        hint = f"{named} names it; its path is relative to {checkouts.repository.root}"
+        raise InputError(f"no such script: {script!r} is not tracked {checkouts.where}", hint=hint)
+
+
+def check_program(program: str, checkouts: Checkouts, *, named: str = THE_COMMAND) -> None:
+    """Raise InputError where the first word of a command names no program: neither on the path nor in a checkout."""
+    if program in PYTHONS or "{" in program:
         return
-    path = posixpath.normpath(script)
-    if path.startswith("..") or _is_linked(path, recipe, repository):
-        return
-    if any(repository.may_have_file(commit, path) for commit in (*commits.goods, commits.bad)):
-        return
-    if (repository.root / path).exists():
-        hint = f"probes run in checkouts of their own: git add {path}, or link it with `data: link:` in the recipe"
-        raise InputError(f"the script {script!r} is not tracked by git at either end", hint=hint)
-    raise InputError(f"no such script: {script!r} is tracked at neither end", hint=f"its path is relative to {repository.root}")
+    hint = f"{named} is run as it is, without a shell"
+    if "/" not in program:
+        if not shutil.which(program):
+            root = checkouts.repository.root
+            hint = f"write ./{program} if it is a file at the top of the repository" if (root / program).is_file() else hint
+            raise InputError(f"command not found: {program!r}", hint=hint)
+    elif program.startswith("/"):
+        if not Path(program).exists():
+            raise InputError(f"command not found: {program!r}", hint=hint)
+    elif not checkouts.may_have(program):
+        if untracked := checkouts.untracked_hint(posixpath.normpath(program)):
+            raise InputError(f"the program {program!r} is not tracked by git {checkouts.where}", hint=untracked)
+        raise InputError(f"command not found: {program!r}", hint=hint)
 
 
 def _is_linked(path: str, recipe: Recipe, repository: Repository) -> bool:
@@ -90,27 +139,19 @@ def _hint_of_judge(judge: tuple[str, ...], path: str, repository: Repository) ->
     found = next((place for place in (repository.root / path, Path(path).absolute()) if place.exists()), None)
     if found is None:
         return f"{rule}: commit it, or give its whole path"
-    whole = shlex.join(str(found) if posixpath.normpath(part) == path else part for part in judge)
+    shown = mask_command(judge)
+    whole = shlex.join(str(found) if posixpath.normpath(part) == path else part for part in shown)
     return f"{rule}; give its whole path: --judge {shlex.quote(whole)}"
 
 
 def _script_of_judge(judge: tuple[str, ...]) -> str:
     """Return the script that a judging command runs, by python, by a shell or by its path; "" where there is none."""
-    if PurePath(judge[0]).name in SHELLS:
-        return next((word for word in judge[1:2] if not word.startswith("-")), "")
     return script_of(judge) or (judge[0] if "/" in judge[0] else "")
 
 
 def script_of(command: tuple[str, ...]) -> str:
-    """Return the script that a python command runs, "" where it runs a module, code, or is no python command."""
-    if PurePath(command[0]).name not in PYTHONS:
+    """Return the script that python or a shell runs, "" where they run a module or code, or it is another program."""
+    if PurePath(command[0]).name not in (*PYTHONS, *SHELLS):
         return ""
-    words = iter(command[1:])
-    for word in words:
-        if word in ("-c", "-m", "-") or word.startswith(("-c", "-m")):
-            return ""
-        if not word.startswith("-"):
-            return word
-        if word in _OPTIONS_WITH_VALUE:
-            next(words, "")
-    return ""
+    what = interpreted_by(command)
+    return what[0] if len(what) == 1 else ""

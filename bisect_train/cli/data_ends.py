@@ -7,22 +7,24 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from bisect_train.changes.data import digest_path
+from bisect_train.changes.repository import Repository
 from bisect_train.cli.options import Asked
 from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import InputError
-from bisect_train.core.question import DataEnd
+from bisect_train.core.question import DataEnd, Range
 from bisect_train.recipe.wire import inside_checkout
 
 
 def data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, ...], tuple[DataEnd, ...]]:
     """Return each end's data, by the order of their targets. Raises InputError."""
     common = {link.target: link.source for link in links}
-    given = [_sources_of(option, texts) for option, texts in (("--good-data", asked.good_data), ("--bad-data", asked.bad_data))]
+    options = asked.option("good", "data"), asked.option("bad", "data")
+    given = [_sources_of(option, texts) for option, texts in zip(options, (asked.good_data, asked.bad_data), strict=True)]
     targets = sorted({*given[0], *given[1]})
     _check_apart(targets, [*targets, *common])
     ends: list[list[DataEnd]] = [[], []]
     for target in targets:
-        for end, sources, option in zip(ends, given, ("--good-data", "--bad-data"), strict=True):
+        for end, sources, option in zip(ends, given, options, strict=True):
             source = sources.get(target) or common.get(target)
             if source is None:
                 hint = f"give {option} {target}=PATH, or link {target} in the recipe"
@@ -40,6 +42,17 @@ def _check_apart(targets: Sequence[str], places: Sequence[str]) -> None:
                 raise InputError(
                     f"two links share a place in the checkout: {target} and {other}",
                     hint="link the outer one, or each inner one",
+                )
+
+
+def check_untracked(targets: Sequence[str], repository: Repository, commits: Range) -> None:
+    """Raise InputError where data are to be linked at a place that an end's commit has files at: a checkout has them there."""
+    for commit in (*commits.goods, commits.bad):
+        for target in targets:
+            if found := repository.tracked_at(commit, target):
+                raise InputError(
+                    f"data cannot be linked at {target}: commit {commit[:12]} tracks {found}",
+                    hint="link them at a place that git does not track at either end",
                 )
 
 

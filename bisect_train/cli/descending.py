@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.changes.submodules import Bump
 from bisect_train.coordinator import (
     MAX_DESCENTS,
     NothingInsideError,
@@ -69,11 +70,19 @@ def look_into(whole: Whole, *, report_part: Callable[[str], ReportData], may_ask
                 pass_on_limits(whole.store, child, limits_left(whole.store, whole.question, ids))
         report = report_part(child) if child else None
         ids += [child] if child else []
-        found.append(describe_descent(_place_of(whole, opening), report=report, reason=reason))
+        found.append(describe_descent(_place_of(whole, opening, child), report=report, reason=reason))
     return tuple(found)
 
 
-def _place_of(whole: Whole, opening: Opening) -> Place:
+def _place_of(whole: Whole, opening: Opening, child: str | None) -> Place:
+    if opening.bump is not None:
+        # of submodules around each other that have one commit each, the innermost is what was searched
+        asked = Question.of_json(whole.store.load(child).question).inside if child else None
+        bump = Bump(asked.submodule, *asked.releases) if asked and not asked.commit else opening.bump
+        return Place(opening.kind.value, opening.id, submodule=bump.path, title=bump.title)
+    submodule = whole.space.submodule
+    if submodule is not None:
+        return Place(opening.kind.value, opening.id, submodule=submodule.path)
     is_commit = opening.kind in (OpeningKind.MERGE, OpeningKind.COMMIT)
     parents = whole.space.commits.parents[opening.idx] if is_commit else ()
     return Place(opening.kind.value, opening.id, first_parent=parents[0] if parents else "")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from bisect_train.changes.data import digest_links
+from bisect_train.changes.package_axis import pins_of
+from bisect_train.changes.packages import diff_packages
 from bisect_train.changes.priors import read_rule
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.data_ends import check_untracked
 from bisect_train.cli.end_states import end_states, held_configs
 from bisect_train.cli.environments import environment_settings, package_repos
 from bisect_train.cli.finding import find_python, find_recipe
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.probe import Rung, RunSettings
-from bisect_train.core.question import ConfigEnd, ConfigHold, Question, Range
+from bisect_train.core.question import ConfigEnd, ConfigHold, EndState, Question, Range
 
 
 def ask_difference(
@@ -31,9 +34,11 @@ def ask_difference(
     links = recipe.links_from(repository.root)
     good_state, bad_state = end_states(asked, recipe, links)
     own = {item.link.target for item in good_state.data}
+    check_untracked(sorted({*own, *(link.target for link in links)}), repository, commits)
     common = tuple(link for link in links if link.target not in own)
     python = find_python(asked.python)
     settings = RunSettings(python, links=common, environment=environment_settings(asked, recipe, python))
+    differing = None if recipe.environment.files else _differing(good_state, bad_state)
     hold, config_path = ConfigHold(asked.hold_config), asked.config or recipe.config.file
     if hold is not ConfigHold.TRAVEL:
         good_config, bad_config = _held(hold, config_path, repository, commits, good_config)
@@ -54,12 +59,19 @@ def ask_difference(
         good_state=good_state,
         bad_state=bad_state,
         hold=hold,
-        package_repos=package_repos(asked, recipe),
+        package_repos=package_repos(
+            asked, recipe, differing, is_submodule=lambda name: repository.may_have_file(commits.bad, name)
+        ),
         launcher=recipe.launcher,
         hydra_dir=recipe.config.hydra if asked.bad_hydra else "",
         only=asked.only,
         exclude=asked.exclude,
     )
+
+
+def _differing(good: EndState, bad: EndState) -> frozenset[str]:
+    """Return the names of the packages that differ between two ends."""
+    return frozenset(change.id for change in diff_packages(pins_of(good.packages), pins_of(bad.packages)).changes)
 
 
 def _held(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,9 +18,10 @@ from bisect_train.cli.idle import find_idle_keys, num_key_probes
 from bisect_train.cli.options import Output
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
 from bisect_train.cli.reopening import inside_of, reopen, report_of, warnings_of
+from bisect_train.cli.triaging import look_closer, num_second_looks, second_look_of
 from bisect_train.coordinator import Coordinator, Ended
 from bisect_train.coordinator.observing import count_rounds, load_state, results_that_count
-from bisect_train.core.errors import BisectTrainError, InterruptedByUser, MachineError
+from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, MachineError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
 from bisect_train.report import Cost, DescentPart, LiveView, ReportData, build_report, report_to_json
@@ -50,9 +52,15 @@ def start_bisection(desk: Desk, question: Question, space: ChangeSpace, *, title
 
 
 def refuse_changed_data(question: Question, when: str) -> None:
-    """Raise MachineError where the linked data are no longer what the question was asked about."""
+    """Raise MachineError where the linked data are not what the question was asked about, InputError where they are gone."""
     links = question.settings.links
     own = [*question.good_state.data, *question.bad_state.data]
+    for link in (*links, *(item.link for item in own)):
+        if not os.path.lexists(link.source):
+            raise InputError(
+                f"{link.source} (linked at {link.target}) is gone {when}",
+                hint="put the same data there again, then go on with `bisect-train resume`; other data are another question",
+            )
     changed = [item.link for item in own if digest_path(Path(item.link.source)) != item.digest]
     if changed or (links and digest_links(links) != question.data):
         places = ", ".join(link.source for link in (changed or links)[:3])
@@ -127,6 +135,8 @@ def _answer(bench: _Bench, bisection_id: str, question: Question, space: ChangeS
     find_idle_keys(
         store, bisection_id, question, space, ended.plan_with_answer, home=bench.desk.home, executor=bench.executor(question)
     )
+    probes, plan = results_that_count(store, bisection_id), ended.plan_with_answer
+    look_closer(store, bisection_id, question, space, plan, probes, executor=bench.executor(question))
     refuse_changed_data(question, "while its probes ran, so they cannot be compared")
     report = _report_of(store, bisection_id, question, space, ended, descents=descents)
     store.append(bisection_id, "finished", {"answer": report_to_json(report), "exit_status": report.exit_status})
@@ -181,13 +191,13 @@ def _report_of(
     descents: tuple[DescentPart, ...],
 ) -> ReportData:
     stored = store.load(bisection_id)
-    probes = results_that_count(store, bisection_id)
+    probes, events = results_that_count(store, bisection_id), store.events(bisection_id)
     cost = Cost(
-        probes=ended.num_probes + num_key_probes(store.events(bisection_id)),
+        probes=ended.num_probes + num_key_probes(events) + num_second_looks(events),
         cached=ended.num_reused,
         wall_s=ended.wall_s,
         gpu_s=3600 * ended.gpu_hours,
-        rounds=count_rounds(store.events(bisection_id)),
+        rounds=count_rounds(events),
     )
     plan = ended.plan_with_answer
     return build_report(
@@ -200,4 +210,5 @@ def _report_of(
         inside=inside_of(plan, space),
         descents=descents,
         warnings=warnings_of(plan, question, space, store, bisection_id),
+        second=second_look_of(events),
     )

@@ -80,10 +80,10 @@ def _check_images(asked: Asked, recipe: Recipe) -> None:
             hint='for example `launcher: [apptainer, exec, --bind, /data, "{image}"]` in the recipe',
         )
     if is_taken and not (asked.good_image and asked.bad_image):
-        missing = "--bad-image" if asked.good_image else "--good-image"
+        missing = asked.option("bad" if asked.good_image else "good", "image")
         raise InputError(
             f"the launcher in {recipe.path} takes an {{image}}, and {missing} does not name one",
-            hint="`run` and `diff` take --good-image and --bad-image; for one image everywhere write it into the launcher",
+            hint=f"name it with {missing}; for one image everywhere write it into the launcher",
         )
 
 
@@ -99,7 +99,8 @@ def _hydra_ends(asked: Asked, recipe: Recipe) -> tuple[tuple[str, ...], tuple[st
             "the recipe does not say where the Hydra configs are", hint="for example `config: {hydra: conf}` in the recipe"
         )
     check_place(asked.command or recipe.command)
-    ends = tuple(_split(option, text or "") for option, text in zip(("--good-hydra", "--bad-hydra"), given, strict=True))
+    options = asked.option("good", "hydra"), asked.option("bad", "hydra")
+    ends = tuple(_split(option, text or "") for option, text in zip(options, given, strict=True))
     return ends[0], ends[1]
 
 

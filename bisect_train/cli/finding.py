@@ -22,12 +22,12 @@ def find_recipe(asked: Asked, root: Path) -> Recipe:
     return load_recipe(default) if default.is_file() else Recipe()
 
 
-def find_python(named: str | None) -> str:
+def find_python(named: str | None, *, option: str = "--python") -> str:
     """Return the interpreter of the caller: the one named, that of the active environment, else the tool's own."""
     if named:
         found = shutil.which(named)
         if not found:
-            raise InputError(f"no such interpreter: {named!r}", hint="--python takes the path of a python executable")
+            raise InputError(f"no such interpreter: {named!r}", hint=f"{option} takes the path of a python executable")
         return str(Path(found).absolute())
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         active = Path(os.environ.get(name, "/nonexistent")) / "bin" / "python"

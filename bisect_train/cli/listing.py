@@ -15,6 +15,7 @@ from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.estimate import say_duration, say_estimates, usual_duration_s
 from bisect_train.core.changes import Change, ChangeKind
 from bisect_train.core.question import ConfigHold, Question
+from bisect_train.core.secrets import mask_command
 from bisect_train.report.words import KIND_NAMES, say_counts, short_id
 from bisect_train.store.contract import Store
 
@@ -60,7 +61,7 @@ def changes_to_json(question: Question, space: ChangeSpace, store: Store) -> dic
         "schema": 1,
         "num_changes": _counts(space),
         "hold_config": question.hold.value,
-        "command": shlex.join(question.command),
+        "command": shlex.join(mask_command(question.command)),
         "held": [{"kind": change.kind.value, "id": change.id} for change in sorted(space.held, key=lambda item: item.key)],
         "changes": [
             {

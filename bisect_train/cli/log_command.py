@@ -12,6 +12,7 @@ from bisect_train.cli.delivering import write_text
 from bisect_train.cli.desk import find_stored, open_desk
 from bisect_train.cli.observation_log import LogSource, write_log
 from bisect_train.cli.reopening import reopen
+from bisect_train.cli.show_command import shown_spec
 from bisect_train.coordinator.person import REPLAYED
 from bisect_train.coordinator.retelling import list_entries
 from bisect_train.core.errors import InputError
@@ -63,7 +64,10 @@ def _write_observations(bisection: str, out: Path | None) -> int:
 
 
 def _json_of(event: StoredEvent) -> str:
-    return json.dumps({"seq": event.seq, "kind": event.kind, "time_s": event.time_s, "data": event.data})
+    data = event.data
+    if "spec" in data:
+        data = {**data, "spec": shown_spec(data["spec"])}
+    return json.dumps({"seq": event.seq, "kind": event.kind, "time_s": event.time_s, "data": data})
 
 
 def _line_of(event: StoredEvent) -> str:

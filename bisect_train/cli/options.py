@@ -34,7 +34,11 @@ class StepsType(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # ge
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was given on the command line; None or () where nothing was."""
+    """What was given on the command line; None or () where nothing was.
+
+    Attributes:
+        is_single: whether one variant is asked about: both ends are the same, and the options have no `good-` or `bad-`.
+    """
 
     command: tuple[str, ...] = ()
     repo: Path = Path()
@@ -47,14 +51,17 @@ class Asked:
     metric: str | None = None
     min_effect: float | None = None
     criterion: str = "auto"
+    symptom: str = ""
     judge: str | None = None
     any_change: bool = False
     parallel: int | None = None
     address: str = ""
     confidence: float = 0.99
     reuse: bool = True
+    warm: bool = False
     max_probes: int | None = None
     budget_gpu_hours: float | None = None
+    second_look: bool = True
     timeout: float | None = None
     python: str | None = None
     deterministic: bool = False
@@ -85,6 +92,11 @@ class Asked:
     find_links: tuple[str, ...] = ()
     index_url: str = ""
     package_repo: tuple[str, ...] = ()
+    is_single: bool = False
+
+    def option(self, end: str, name: str) -> str:
+        """Return the name of an option about one end, `--good-data`; it is `--data` where one variant is asked about."""
+        return f"--{name}" if self.is_single else f"--{end}-{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +170,18 @@ def probe_options(function: F) -> F:
     )
 
 
+def _show_symptoms(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    from bisect_train.cli.symptoms import show_list  # the names come with triage, which other commands need not load
+
+    return show_list(ctx, param, value) if value else value
+
+
+second_look_option = click.option(
+    "--no-second-look", "second_look", flag_value=False, default=True,
+    help="Do not run what hangs or gives NaN again with torch's own checks on (anomaly detection, TORCH_DISTRIBUTED_DEBUG).",
+)  # fmt: skip
+
+
 def judge_options(function: F) -> F:
     """Add how probes are judged."""
     criteria = click.Choice(["auto", "exact", "statistical", "symptom"])
@@ -169,6 +193,9 @@ def judge_options(function: F) -> F:
             click.option("--criterion", type=criteria, default="auto",
                          help="How a probe is judged: exact by its bits (an equal metric that is fine enough counts too, less),"
                          " statistical by the metric, symptom by how it fails; auto picks."),
+            click.option("--symptom", default="", metavar="NAME", callback=_show_symptoms,
+                         help="A run is bad if it shows this, whatever the metric: nan_loss, hang, overlapping_samples, ...;"
+                         " `--symptom help` lists the names and what they mean."),
             click.option("--judge", metavar="CMD", help="Command run after each probe: 0 good, 1-124 bad, 125 untestable."),
             click.option("--any-change", is_flag=True, help="Look for any difference, better or worse."),
             click.option("--seeds", type=click.IntRange(min=5), metavar="N",
@@ -197,8 +224,12 @@ def search_options(function: F) -> F:
             click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Probes at a time [default: what fits]."),
             click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.99, show_default=True, metavar="P",
                          help="Posterior at which a change is put to the proof."),
+            second_look_option,
             click.option("--no-reuse", "reuse", flag_value=False, default=True,
                          help="Run every probe afresh: take no result of an earlier bisection."),
+            click.option("--warm/--no-warm", default=True,
+                         help="Fork short programs from a process that has imported torch, once that has shown the bits of a"
+                         " fresh one [default: --warm]."),
         ],
         function,
     )  # fmt: skip
@@ -233,23 +264,42 @@ def range_options(function: F) -> F:
 
 
 def end_options(function: F) -> F:
-    """Add what differs between the ends beside commits."""
+    """Add what differs between the ends beside commits, and which of it is searched."""
+    held = click.option(
+        "--hold-config",
+        type=click.Choice(["travel", "good", "bad", "split"]),
+        default="travel",
+        show_default=True,
+        help="The config file in the repository: each commit's own, one end's for all commits, or split from the commits, so "
+        "that its keys are changes of their own.",
+    )
+    return config_end_options(held(state_options(choice_options(function))))
+
+
+def config_end_options(function: F) -> F:
+    """Add the config files of the ends."""
     a_file = click.Path(path_type=Path)
-    kinds = click.Choice(["commit", "package", "data", "env", "launch", "config"])
     return _apply(
         [
             click.option("--good-config", type=a_file, metavar="FILE", help="Config of the good end (outside git)."),
             click.option("--bad-config", type=a_file, metavar="FILE", help="Config of the bad end: its keys are changes."),
-            click.option("--hold-config", type=click.Choice(["travel", "good", "bad", "split"]), default="travel",
-                         show_default=True, help="The config file in the repository: each commit's own, one end's for all"
-                         " commits, or split from the commits, so that its keys are changes of their own."),
+        ],
+        function,
+    )
+
+
+def state_options(function: F) -> F:
+    """Add what the ends have beside commits and configs: variables, packages, data, launch settings."""
+    a_file = click.Path(path_type=Path)
+    return _apply(
+        [
             click.option("--good-env", multiple=True, type=a_file, metavar="FILE",
                          help="Packages (requirements, lock file, pip freeze) or variables (.env) of the good end."),
             click.option("--bad-env", multiple=True, type=a_file, metavar="FILE", help="Those of the bad end."),
             click.option("--good-data", multiple=True, metavar="TARGET=PATH", help="Data of the good end, linked at TARGET."),
             click.option("--bad-data", multiple=True, metavar="TARGET=PATH", help="Data of the bad end."),
             click.option("--bad-command", metavar="TEXT", help="Training command of the bad end, in one argument: what differs"
-                         " from the one behind -- are changes."),
+                         " from the one behind -- are changes; another program or script is one change."),
             click.option("--bad-ranks", type=click.IntRange(min=1), metavar="N", help="Processes per probe of the bad end."),
             click.option("--good-hydra", metavar="TEXT", help="Hydra composition of the good end, in one argument: name of the"
                          " primary config, then overrides; the recipe's config.hydra names the directory."),
@@ -258,15 +308,48 @@ def end_options(function: F) -> F:
             click.option("--good-image", default="", metavar="IMAGE", help="Container image of the good end, for {image} in the"
                          " recipe's launcher; name it by digest."),
             click.option("--bad-image", default="", metavar="IMAGE", help="Container image of the bad end."),
+            *_source_options(),
+        ],
+        function,
+    )  # fmt: skip
+
+
+def _source_options() -> list[Callable[[F], F]]:
+    return [
+        click.option("--find-links", multiple=True, metavar="DIR", help="Folder with wheels, for packages that differ."),
+        click.option("--index-url", default="", metavar="URL",
+                     help="Package index, an address or a folder; `none` takes packages from --find-links alone."),
+    ]  # fmt: skip
+
+
+def choice_options(function: F) -> F:
+    """Add which of the changes beside commits are searched, and where packages' commits are found."""
+    kinds = click.Choice(["commit", "package", "data", "env", "launch", "config"])
+    return _apply(
+        [
             click.option("--only", multiple=True, type=kinds,
                          help="Search only changes of this kind; the others are as the bad end has them. May be repeated."),
             click.option("--exclude", multiple=True, metavar="CHANGE",
                          help="Do not search this key, package or variable: it is as the bad end has it, everywhere."),
-            click.option("--find-links", multiple=True, metavar="DIR", help="Folder with wheels, for packages that differ."),
-            click.option("--index-url", default="", metavar="URL",
-                         help="Package index; `none` takes packages from --find-links alone."),
             click.option("--package-repo", multiple=True, metavar="NAME=DIR",
-                         help="Clone of a package's repository: its commits are looked into once its release is found."),
+                         help="Clone of a package's repository: its commits are looked into once its release is found."
+                         " Of a submodule: PATH=DIR, where the clone in the checkout lacks commits."),
+        ],
+        function,
+    )  # fmt: skip
+
+
+def variant_options(function: F) -> F:
+    """Add what one variant has beside its commit: for a single probe."""
+    return _apply(
+        [
+            click.option("--env", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+                         help="Packages (requirements, lock file, pip freeze) or variables (.env) to run with."),
+            click.option("--data", multiple=True, metavar="TARGET=PATH", help="Data to link at TARGET in the checkout."),
+            click.option("--hydra", metavar="TEXT", help="Hydra composition, in one argument: name of the primary config, then"
+                         " overrides; given where {overrides} stands in the command."),
+            click.option("--image", default="", metavar="IMAGE", help="Container image, for {image} in the recipe's launcher."),
+            *_source_options(),
         ],
         function,
     )  # fmt: skip

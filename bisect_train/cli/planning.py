@@ -15,6 +15,7 @@ from bisect_train.cli.notes import say_note
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Question
+from bisect_train.core.secrets import mask_command
 from bisect_train.report.words import name_change, say_count, say_counts, short_id
 from bisect_train.store.contract import Store
 
@@ -65,6 +66,10 @@ def count_changes(space: ChangeSpace) -> str:
 def name_inside(question: Question, space: ChangeSpace) -> str:
     """Return what a part of a bisection looks into, and how many changes are there."""
     inside = question.inside
+    if inside.submodule:
+        span = f"{inside.releases[0][:8]} -> {inside.releases[1][:8]}"
+        what = f"commit {inside.commit[:8]} of the submodule {inside.submodule}" if inside.commit else ""
+        return f"{what or f'the submodule {inside.submodule}: {span}'}: {count_changes(space)}"
     if inside.package:
         searched = count_changes(space) if inside.package_repo else f"{len(space.changes)} steps from release to release"
         kind = "the repository of" if inside.package_repo else "package"
@@ -119,15 +124,16 @@ def print_dry_run(question: Question, space: ChangeSpace, title: str, store: Sto
     console = Console(highlight=False)
     fixups = survey_fixups(space)
     console.print(f"would bisect {title}", markup=False)
-    console.print(f"command   {shlex.join(question.command)}", markup=False)
+    console.print(f"command   {shlex.join(mask_command(question.command))}", markup=False)
     console.print(f"python    {question.settings.python}", markup=False)
     console.print(f"probe     {question.rung.name}, at most {question.settings.timeout_s:g} s", markup=False)
     for line in fixups:
         console.print(f"patch     {line}", markup=False)
     metric = question.metric
-    console.print(
-        f"decides   {metric.name} ({metric.reduce}, {metric.better} is better), {question.criterion.value}", markup=False
-    )
+    decides = f"{metric.name} ({metric.reduce}, {metric.better} is better), {question.criterion.value}"
+    if question.symptom:
+        decides = f"whether a run shows {question.symptom}"
+    console.print(f"decides   {decides}", markup=False)
     for text, num_matched in space.priors.num_matched:
         console.print(f"prior     {text} ({say_count(num_matched, 'change')})", markup=False, soft_wrap=True)
     for name, line in zip(("probes", ""), say_estimates(question, len(space.changes)), strict=False):

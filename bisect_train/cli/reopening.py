@@ -11,6 +11,7 @@ from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk, find_bisection
 from bisect_train.cli.idle import num_key_probes, warn_of_idle_keys
 from bisect_train.cli.planning import say_ignored_requirements
+from bisect_train.cli.triaging import num_second_looks, second_look_of
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, count_rounds, load_state, results_that_count
@@ -58,8 +59,9 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
         gpu_s=float(cost_data.get("gpu_s") or 0.0),
         rounds=int(cost_data.get("rounds") or count_rounds(desk.store.events(reopened.stored.id))),
     )
+    events = desk.store.events(reopened.stored.id)
     if not cost_data:
-        cost = replace(cost, probes=cost.probes + num_key_probes(desk.store.events(reopened.stored.id)))
+        cost = replace(cost, probes=cost.probes + num_key_probes(events) + num_second_looks(events))
         cost = total_cost(cost, descents)  # a stored answer has counted them
     inside = inside_of(reopened.plan, reopened.space)
     return build_report(
@@ -72,6 +74,7 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
         inside=inside,
         descents=descents,
         warnings=warnings_of(reopened.plan, reopened.question, reopened.space, desk.store, reopened.stored.id),
+        second=second_look_of(events),
     )
 
 

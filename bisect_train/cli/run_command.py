@@ -50,6 +50,8 @@ def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> i
       bisect-train run --good abc --bad def --ranks 2 -- python train.py
       bisect-train run --good abc --prior 'path:docs/**=0.01' --prior 'message:(?i)optim|lr=5' -- python train.py
       bisect-train run --good abc --bad def --judge "python judge.py" -- python train.py
+      bisect-train run --good abc --bad def --ranks 2 --symptom overlapping_samples -- python train.py
+      bisect-train run --good abc --bad def --ranks 2 --metric coverage -- python train.py
       bisect-train run --good abc --bad def --good-config a.yaml --bad-config b.yaml -- python train.py --config {config}
       bisect-train run --good main --bad main --good-env old.txt --bad-env new.txt -- python train.py
       bisect-train run --good abc --bad def --bad-data corpus=/data/v2 --bad-ranks 2 -- python train.py

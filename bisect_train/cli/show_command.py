@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import rich_click as click
 
 from bisect_train.cli.delivering import make_console, write_text
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.options import Output
+from bisect_train.core.secrets import mask_text
 from bisect_train.report.probe_view import render_probe
+from bisect_train.report.triage_json import triage_to_json
+from bisect_train.report.triage_parts import TriagePart
+from bisect_train.report.wire import clean_json
 from bisect_train.store.contract import StoredProbe
 
 
@@ -36,8 +41,14 @@ def command(probe: str, rank: int, with_log: bool, json_path: Path | None, no_co
     return 0
 
 
-def write_probe(probe: StoredProbe, path: Path | None) -> None:
+def shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what is stored of a run for a reader: secrets in its config are hidden."""
+    return {**spec, "config": mask_text(spec["config"])} if spec.get("config") else spec
+
+
+def write_probe(probe: StoredProbe, path: Path | None, *, triage: TriagePart | None = None) -> None:
     """Write everything that is known of a probe as JSON, if a place was named."""
     if path is not None:
-        data = {"key": probe.key, "spec": probe.spec, "result": asdict(probe.result)}
+        data = {"key": probe.key, "spec": shown_spec(probe.spec), "result": asdict(probe.result)}
+        data |= {"triage": clean_json(triage_to_json(triage))} if triage is not None else {}
         write_text(path, json.dumps(data, indent=1) + "\n")

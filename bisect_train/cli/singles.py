@@ -3,26 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import rich_click as click
 
 from bisect_train.changes.fixup import add_uses, refuse_unused
+from bisect_train.changes.package_axis import pins_of
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.driving import open_executor
+from bisect_train.cli.environments import installed_packages
+from bisect_train.cli.options import Asked
 from bisect_train.coordinator import SingleProbe, run_singles
+from bisect_train.core.changes import Point
 from bisect_train.core.errors import InterruptedByUser
 from bisect_train.core.executor import ProbeProgress
 from bisect_train.core.probe import ProbeResult
 from bisect_train.core.question import Question
 
 
-def run_questions(
-    desk: Desk, repository: Repository, questions: Sequence[Question], *, title: str, quiet: bool, seed_idx: int = 0
+@dataclass(frozen=True, slots=True)
+class OneEnd:
+    """A question about one commit, and whether its bad end is run, which has all changes, or its good one."""
+
+    question: Question
+    is_bad: bool = False
+
+
+def with_one_end(asked: Asked, *, env: tuple[Path, ...], data: tuple[str, ...], hydra: str | None, image: str) -> Asked:
+    """Return options in which both ends are what one variant was given."""
+    return replace(
+        asked,
+        is_single=True,
+        good_env=env,
+        bad_env=env,
+        good_data=data,
+        bad_data=data,
+        good_hydra=hydra,
+        bad_hydra=hydra,
+        good_image=image,
+        bad_image=image,
+    )
+
+
+def against_installed(question: Question) -> Question:
+    """Return a question in whose good end the packages are as they are installed, so that at the bad end the others are laid.
+
+    A range is no version: what is installed stands for it. Where the commit's own files name packages too, all are laid, so
+    that these win over the commit's.
+    """
+    wanted = pins_of(question.bad_state.packages)
+    environment = question.settings.environment
+    if not wanted or environment.mode == "uv":  # an environment of its own has them all
+        return question
+    installed = {} if environment.files else pins_of(installed_packages(question.settings.python))
+    as_installed = {name: installed[name] if pin.is_exact else pin for name, pin in wanted.items() if name in installed}
+    packages = tuple(pin.requirement for pin in as_installed.values())
+    return replace(question, good_state=replace(question.good_state, packages=packages))
+
+
+def run_ends(
+    desk: Desk, repository: Repository, ends: Sequence[OneEnd], *, title: str, quiet: bool, seed_idx: int = 0
 ) -> list[tuple[str, ProbeResult]]:
-    """Run each question's one variant; return (key, result) in order."""
-    singles = [SingleProbe(question, build_space(repository, question), seed_idx) for question in questions]
+    """Run each question's one end; return (key, result) in order."""
+    singles = [_single_of(repository, end, seed_idx) for end in ends]
+    questions = [end.question for end in ends]
     refuse_unused(add_uses([single.space.survey_fixups() for single in singles]))
     bisection_id = desk.store.create(questions[0].to_json(), title=title)
     listener = _ignore if quiet else _Progress()
@@ -36,6 +83,11 @@ def run_questions(
         endings = ", ".join(result.fingerprint.ending.kind.value for _, result in results)
         desk.store.append(bisection_id, "finished", {"answer": {"status": endings, "summary": ""}})
     return results
+
+
+def _single_of(repository: Repository, end: OneEnd, seed_idx: int) -> SingleProbe:
+    space = build_space(repository, end.question)
+    return SingleProbe(end.question, space, seed_idx, Point(len(space.changes) if end.is_bad else 0))
 
 
 def _ignore(progress: ProbeProgress) -> None:

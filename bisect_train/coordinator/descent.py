@@ -2,8 +2,9 @@
 
 A merge opens into the commits that it brought in, then the merge itself for what its author changed beyond merging; nested
 merges are in the same line, so one descent is enough. A commit opens into its files, hunks and config keys; a package into its
-releases, and a release into the commits of the package's repository where that is at hand. Each part is tied to the whole
-twice: by `part_of` in its question, and by an event of the whole. A part may be looked into in turn.
+releases, and a release into the commits of the package's repository where that is at hand; a commit, or a piece of one, that
+moves a submodule into the submodule's commits, and these in turn as those of the repository itself. Each part is tied to the
+whole twice: by `part_of` in its question, and by an event of the whole. A part may be looked into in turn.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+from bisect_train.changes.hunk_packages import list_of_piece
 from bisect_train.changes.packages.releases import releases_between
 from bisect_train.changes.packages.tags import revision_of_release
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
+from bisect_train.changes.submodules import Bump
 from bisect_train.coordinator.spending import Spending
 from bisect_train.core.changes import ChangeKind
 from bisect_train.core.errors import InputError, MachineError, RevisionError, UnbuildableError
@@ -32,7 +35,7 @@ NOT_OPENED = "not_opened"
 
 MAX_DESCENTS = 3
 MIN_PIECES = 4
-"""A commit of fewer hunks is read faster than its inside is searched; two config keys are worth it."""
+"""A commit of fewer hunks is read faster than its inside is searched; two config keys, or a submodule, are worth it."""
 _PROVED = ("isolated", "several")
 
 
@@ -43,15 +46,23 @@ class OpeningKind(str, Enum):
     COMMIT = "commit"
     PACKAGE = "package"
     RELEASE = "release"
+    SUBMODULE = "submodule"
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A change that was named by itself and that has an inside: its index and id among the changes."""
+    """A change that was named by itself and that has an inside.
+
+    Attributes:
+        idx, id: its index and id among the changes.
+        kind: what is looked into.
+        bump: the submodule that it moves, if that is all it does.
+    """
 
     idx: int
     kind: OpeningKind
     id: str
+    bump: Bump | None = None
 
 
 class NothingInsideError(Exception):
@@ -63,14 +74,23 @@ def openings(answer: Answer | None, space: ChangeSpace) -> tuple[Opening, ...]:
     if answer is None or answer.status not in _PROVED:
         return ()
     alone = [culprit.changes[0] for culprit in answer.culprits if len(culprit.changes) == 1]
-    found = [(idx, _kind_of(idx, space)) for idx in alone]
-    return tuple(Opening(idx, kind, space.changes[idx].id) for idx, kind in found if kind is not None)
+    return tuple(opening for idx in alone if (opening := _opening_of(idx, space)) is not None)
+
+
+def _opening_of(idx: int, space: ChangeSpace) -> Opening | None:
+    bump = space.bump_of(idx)
+    kind = OpeningKind.SUBMODULE if bump else _kind_of(idx, space)
+    return Opening(idx, kind, space.changes[idx].id, bump) if kind else None
 
 
 def _kind_of(idx: int, space: ChangeSpace) -> OpeningKind | None:
     change, commits = space.changes[idx], space.commits
     if change.kind is ChangeKind.PACKAGE:
         return OpeningKind.RELEASE if space.is_inside_package else OpeningKind.PACKAGE
+    if space.submodule is not None:
+        if len(space.submodule.parents_of(change)) != 1:
+            return None  # a piece, or what a merge's author changed beyond merging
+        return OpeningKind.MERGE if space.submodule.is_merge(change) else OpeningKind.COMMIT
     if change.kind is not ChangeKind.COMMIT or idx >= len(commits.commits) or len(commits.parents[idx]) > 1:
         return None  # a package's commit, or what a merge's author changed beyond merging
     return OpeningKind.MERGE if idx in commits.merges else OpeningKind.COMMIT
@@ -106,6 +126,7 @@ def look_inside(
         OpeningKind.COMMIT: _inside_commit,
         OpeningKind.PACKAGE: _inside_package,
         OpeningKind.RELEASE: _inside_release,
+        OpeningKind.SUBMODULE: _inside_submodule,
     }[opening.kind]
     try:
         return make(common, space, opening, repository)
@@ -116,6 +137,8 @@ def look_inside(
 def _inside_merge(
     question: Question, space: ChangeSpace, opening: Opening, repository: Repository
 ) -> tuple[Question, ChangeSpace]:
+    if space.submodule is not None:
+        return _within_submodule(question, space, opening, repository)
     asked, first_parent = question.range, space.commits.parents[opening.idx][0]
     skips = tuple(commit for commit in asked.skips if commit != opening.id)
     branch = Range((first_parent,), opening.id, False, asked.paths, skips, asked.descend)
@@ -128,22 +151,94 @@ def _inside_merge(
         # no commit of this branch touches the paths: that tells nothing about any of them
         inside = replace(inside, range=replace(branch, paths=()))
         opened = build_space(repository, inside)
+    _check_branch(opened)
+    return inside, opened
+
+
+def _check_branch(opened: ChangeSpace) -> None:
     if len(opened.changes) < 2:
         raise NothingInsideError("that brings in no commit of its own: what its author changed is all there is")
-    return inside, opened
 
 
 def _inside_commit(
     question: Question, space: ChangeSpace, opening: Opening, repository: Repository
 ) -> tuple[Question, ChangeSpace]:
+    if space.submodule is not None:
+        return _within_submodule(question, space, opening, repository)
     parent = space.commits.parents[opening.idx][0]
     one = Range((parent,), opening.id, descend=question.range.descend)
     inside = replace(question, range=one, inside=Inside(commit=opening.id), priors=())
     opened = build_space(repository, inside)
-    num_keys = sum(change.kind is ChangeKind.CONFIG for change in opened.changes)
-    if len(opened.changes) < MIN_PIECES and num_keys < 2:
-        raise NothingInsideError("")
+    _check_pieces(opened, question.settings.environment.files)
     return inside, opened
+
+
+def _check_pieces(opened: ChangeSpace, followed: tuple[str, ...] = ()) -> None:
+    """Raise where a commit is read faster than its pieces are searched: keys, and packages that are laid, are worth it."""
+    num = len(opened.changes)
+    is_worth = (change.kind is ChangeKind.CONFIG or list_of_piece(change) in followed for change in opened.changes)
+    num_keys = sum(is_worth)
+    if num < MIN_PIECES and num_keys < 2 and (num < 2 or not any(map(opened.bump_of, range(num)))):
+        raise NothingInsideError("")
+
+
+def _inside_submodule(
+    question: Question, space: ChangeSpace, opening: Opening, repository: Repository
+) -> tuple[Question, ChangeSpace]:
+    bump = opening.bump
+    if bump is None:
+        raise NothingInsideError("")
+    base = space.commit_through(opening.idx)
+    source = space.source_of(bump, commit=base)
+    _check_line(source, bump)
+    inside = Inside(submodule=bump.path, releases=(bump.low, bump.high), package_repo=str(source.common_dir))
+    asked = replace(question, range=Range((base,), base, descend=question.range.descend), inside=inside, priors=())
+    opened = build_space(repository, asked)
+    return _inside_one(asked, opened, repository) if len(opened.changes) == 1 else (asked, opened)
+
+
+def _check_line(source: Repository, bump: Bump) -> None:
+    """Raise where the second commit of a submodule is not built on the first."""
+    low, high, git = bump.low, bump.high, source.git
+    if git.succeeds("merge-base", "--is-ancestor", low, high):
+        return
+    if git.succeeds("merge-base", "--is-ancestor", high, low):
+        raise NothingInsideError(f"it goes back, {high[:8]} is an ancestor of {low[:8]}")
+    if source.shallow:
+        raise NothingInsideError(
+            "its history is cut off in a shallow clone (git fetch --unshallow in the submodule, or "
+            f"--package-repo {bump.path}=DIR names a whole clone)"
+        )
+    raise NothingInsideError(f"{high[:8]} is not built on {low[:8]} (rebased, or another branch)")
+
+
+def _inside_one(question: Question, opened: ChangeSpace, repository: Repository) -> tuple[Question, ChangeSpace]:
+    """Return the question about the inside of the one commit between two: it needs no search."""
+    opening, (only,) = _opening_of(0, opened), opened.changes
+    reason = f'its one commit is {only.id[:8]} "{only.title}"'
+    if opening is None:
+        raise NothingInsideError(reason)
+    make = _inside_submodule if opening.kind is OpeningKind.SUBMODULE else _within_submodule
+    try:
+        return make(question, opened, opening, repository)
+    except NothingInsideError as error:
+        raise NothingInsideError(f"{reason}; {error}" if str(error) else reason) from error
+
+
+def _within_submodule(
+    question: Question, space: ChangeSpace, opening: Opening, repository: Repository
+) -> tuple[Question, ChangeSpace]:
+    """Return the question about the branch of a submodule's merge, or about the pieces of a submodule's commit."""
+    change, axis = space.changes[opening.idx], space.submodule
+    if axis is None:
+        raise NothingInsideError("")
+    is_merge = opening.kind is OpeningKind.MERGE
+    releases = (axis.parents_of(change)[0], change.id)
+    inside = replace(question.inside, releases=releases, commit="" if is_merge else change.id)
+    asked = replace(question, range=replace(question.range, first_parent=not is_merge), inside=inside, priors=())
+    opened = build_space(repository, asked)
+    (_check_branch if is_merge else _check_pieces)(opened)
+    return asked, opened
 
 
 def _inside_package(
@@ -230,6 +325,7 @@ def ask_inside(store: Store, question: Question, opening: Opening) -> str:
     """Store the question about the inside of a change beside the bisection that named it; return the id of the part."""
     whole = question.part_of
     shown = opening.id[:8] if opening.kind in (OpeningKind.MERGE, OpeningKind.COMMIT) else opening.id
+    shown = question.inside.submodule if opening.kind is OpeningKind.SUBMODULE else shown
     title = f"inside {opening.kind.value} {shown} of {whole}"
     child = _orphan(store, question) or store.create(question.to_json(), title=title)
     store.append(whole, DESCENDED, {"child": child, "opened": opening.id})

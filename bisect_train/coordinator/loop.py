@@ -28,6 +28,7 @@ from bisect_train.coordinator.observing import (
 )
 from bisect_train.coordinator.spending import PROBE_CANCELLED, PROBE_LOST, Spending
 from bisect_train.coordinator.trust import refuse_missing_judge, why_lost
+from bisect_train.coordinator.warmth import Warmth
 from bisect_train.core.changes import Variant
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
@@ -114,6 +115,7 @@ class Coordinator:
         self._num_tries: dict[str, int] = {}
         self._knowledge = self._make_knowledge()
         self._costs = self._make_costs()
+        self._warmth = self._make_warmth()
         self._earlier_s = 0.0
         self._spending = Spending(question.settings.gpus, question.limits.gpu_hours)
         # who cancels or resumes a part means the whole
@@ -165,11 +167,15 @@ class Coordinator:
     def _make_costs(self) -> Costs:
         return Costs(self._question, bisection_id=self._id, space=self._space, store=self._store, knowledge=self._knowledge)
 
+    def _make_warmth(self) -> Warmth:
+        return Warmth(self._question, bisection_id=self._id, store=self._store)
+
     def _load_stored(self) -> None:
         """Take over what an earlier coordinator of this bisection observed and spent."""
         self._knowledge = self._make_knowledge()
         self._knowledge.load()
         self._costs = self._make_costs()
+        self._warmth = self._make_warmth()
         events = self._store.events(self._id)
         self._earlier_s = active_s(events)
         self._spending.load(events, self._store.results(self._id))
@@ -253,7 +259,8 @@ class Coordinator:
 
     def _submit(self, key: str, request: Request, spec: ProbeSpec) -> None:
         packs = self._space.packs(spec.variant)
-        self._executor.submit(ProbeJob(key, spec, self._question.settings, self._space.repo_key, packs))
+        is_fresh = self._warmth.must_be_fresh(spec)
+        self._executor.submit(ProbeJob(key, spec, self._question.settings, self._space.repo_key, packs, is_fresh))
         self._jobs[key] = _Job([request], spec.variant, spec, self._clock())
         self._store.append(self._id, "probe_started", {"key": key, "point": request.point.to_text()})
         self._tell(ProbeStarted(key, request))
@@ -282,6 +289,8 @@ class Coordinator:
             return False
         num_tries = self._num_tries.get(result.job_id, 0) + 1
         if num_tries < MAX_TRIES and (reason := why_lost(result)):
+            return self._lose(result.job_id, reason)
+        if reason := self._warmth.take(job.spec, result):
             return self._lose(result.job_id, reason)
         del self._jobs[result.job_id]
         refuse_missing_judge(result, self._question.settings)

@@ -62,6 +62,7 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
             max_seeds=question.limits.max_seeds,
             has_judge=bool(question.settings.judge),
             repeats_known=question.repeats,
+            symptom=question.symptom,
         ),
         good_is_base=space.good_is_base,
         num_ordered=space.num_ordered,
@@ -93,7 +94,8 @@ def spec_of_request(request: Request, variant: Variant, facts: MachineFacts, que
 
 def observe(request: Request, fingerprint: Fingerprint, question: Question) -> Observation:
     """Return a finished probe in the terms of the search."""
-    outcome = judge_outcome(fingerprint, question.metric, has_judge=bool(question.settings.judge))
+    has_judge = bool(question.settings.judge)
+    outcome = judge_outcome(fingerprint, question.metric, has_judge=has_judge, symptom=question.symptom)
     return Observation(
         request.point, request.seed_idx, request.repeat, request.attempt, request.proof_of, outcome, request.part
     )

@@ -17,15 +17,17 @@ from bisect_train.store.contract import Store
 
 MAX_TRIES = 3
 WAIT_S = 0.5
+GOOD_SIDE = Point(0)
 
 
 @dataclass(frozen=True, slots=True)
 class SingleProbe:
-    """One variant to run: prefix 0 of its own space, with one seed index."""
+    """One variant to run: a point of its own space, with one seed index."""
 
     question: Question
     space: ChangeSpace
     seed_idx: int = 0
+    point: Point = GOOD_SIDE
 
 
 def run_singles(
@@ -47,11 +49,11 @@ def run_singles(
     specs: dict[str, dict[str, object]] = {}
     order = []
     for idx, single in enumerate(singles):
-        variant = single.space.variant(Point(0))
+        variant = single.space.variant(single.point)
         spec = ProbeSpec(variant, single.question.rung, single.seed_idx)
         key = probe_key(spec, settings=single.question.settings, facts=facts, scope=f"{bisection_id}/{idx}")
         jobs[key] = ProbeJob(key, spec, single.question.settings, single.space.repo_key, single.space.packs(variant))
-        specs[key] = spec_of_request(Request(Point(0), single.seed_idx), variant, facts, single.question)
+        specs[key] = spec_of_request(Request(single.point, single.seed_idx), variant, facts, single.question)
         order.append(key)
     results = _run_jobs(jobs, specs, executor=executor, store=store, bisection_id=bisection_id, listener=listener)
     return [(key, results[key]) for key in order]

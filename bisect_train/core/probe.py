@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from bisect_train.core.changes import DataLink, Variant, digest_of
 from bisect_train.core.fingerprint import Fingerprint
 
-RECORDER_VERSION = "2"
+RECORDER_VERSION = "3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,16 @@ class RestartSettings:
 
     Attributes:
         save_at: 0-based step after which (and after the save that the program then makes, if any) all ranks are killed.
-        command: goes on in the same checkout and output folder, with the recipe's placeholders.
+        command: goes on in the same checkout and output folder, with the recipe's placeholders; an argument `{command}` in it
+            stands for all of the variant's own command.
         ranks: processes of the resumed run; None for as many as before.
+        kill: whether the ranks are killed (SIGKILL); otherwise the recorder ends them as it ends every probe.
     """
 
     save_at: int
     command: tuple[str, ...]
     ranks: int | None = None
+    kill: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class RunSettings:
         anomaly: whether torch looks for the operation that first gave a NaN (slow).
         debug_env: environment variables of a second run that looks closer, such as TORCH_DISTRIBUTED_DEBUG.
         restart: how the run is killed and resumed, None for an ordinary run.
+        warm: whether programs may be forked from a process that has imported torch already; the numbers are the same.
     """
 
     python: str
@@ -126,13 +130,14 @@ class RunSettings:
     anomaly: bool = False
     debug_env: tuple[tuple[str, str], ...] = ()
     restart: RestartSettings | None = None
+    warm: bool = False
 
     @property
     def measure_digest(self) -> str:
         """Digest of what changes a probe's record: metrics, judge, threads, seeds, determinism, setup, closer looks."""
         patterns = [[item.name, item.pattern] for item in self.patterns]
         asked = [patterns, self.judge, self.threads, self.exempt_seeds, self.deterministic, self.every_step, self.setup]
-        restart = self.restart and [self.restart.save_at, self.restart.command, self.restart.ranks]
+        restart = self.restart and [self.restart.save_at, self.restart.command, self.restart.ranks, self.restart.kill]
         closer = [self.triage, self.anomaly, self.debug_env, restart]
         return digest_of([*asked, *closer] if any(closer) else asked)
 
@@ -211,6 +216,7 @@ class ProbeJob:
         id: identity of the probe (`probe_key`).
         repo: key of the repository, names the worker's own mirror.
         packs: git objects of the variant's trees.
+        is_fresh: whether the program must be started as a fresh process, whatever the settings allow.
     """
 
     id: str
@@ -218,6 +224,7 @@ class ProbeJob:
     settings: RunSettings
     repo: str
     packs: tuple[Pack, ...] = ()
+    is_fresh: bool = False
 
     def with_own_settings(self) -> ProbeJob:
         """Return the job with settings that have the interpreter and the data of its variant."""
@@ -240,6 +247,7 @@ class ProbeResult:
         warnings: things that a reader of the report should know.
         node: where it ran.
         kept: folder on that node where its checkout and output stay, or "".
+        is_warm: whether the program was forked from a process that had imported torch.
     """
 
     job_id: str
@@ -250,3 +258,4 @@ class ProbeResult:
     warnings: tuple[str, ...] = ()
     node: str = ""
     kept: str = ""
+    is_warm: bool = False

@@ -102,14 +102,16 @@ class Inside:
     Attributes:
         commit: the commit that is split into its files, hunks and config keys, or "".
         package: the package whose releases between the ends' are the changes, or "".
-        releases: its versions from the good end's to the bad end's.
-        package_repo: folder of the package's repository where its commits are the changes, or "".
+        releases: its versions from the good end's to the bad end's; of a submodule its two commits.
+        package_repo: folder of the package's (or submodule's) repository where its commits are the changes, or "".
+        submodule: path in the checkout of the submodule whose commits, or the pieces of whose `commit`, are the changes, or "".
     """
 
     commit: str = ""
     package: str = ""
     releases: tuple[str, ...] = ()
     package_repo: str = ""
+    submodule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class Limits:
         parallel: probes at the same time; None takes what the machine has.
         confidence: posterior at which a change is named and put to the proof.
         reuse: whether results of earlier bisections count.
+        second_look: whether a culprit that hangs or gives NaN is run once more with torch's own checks on.
     """
 
     max_seeds: int = 8
@@ -167,6 +170,7 @@ class Limits:
     confidence: float = 0.99
     reuse: bool = True
     gpu_hours: float | None = None
+    second_look: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,7 @@ class Question:
         launcher: arguments that stand before the whole command; `{image}` in them is the end's container image.
         repeats: whether runs are known to repeat bitwise, from the bisection that this one is a part of.
         hydra_dir: directory of Hydra configs in the tree, where the ends' compositions are compared; else "".
+        symptom: name of the symptom (`verdict.triage.SYMPTOMS`) whose presence makes a run bad; "" asks for none.
     """
 
     kind: str
@@ -239,6 +244,7 @@ class Question:
     launcher: tuple[str, ...] = ()
     hydra_dir: str = ""
     repeats: bool = False
+    symptom: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""

@@ -13,6 +13,7 @@ from bisect_train.recipe.values import (
     MetricRecipe,
     Recipe,
     ResourcesRecipe,
+    RestartRecipe,
     SetupRecipe,
     ShrinkRecipe,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "MetricRecipe",
     "Recipe",
     "ResourcesRecipe",
+    "RestartRecipe",
     "SetupRecipe",
     "ShrinkRecipe",
     "inspect_tree",

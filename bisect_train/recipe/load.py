@@ -23,6 +23,7 @@ from bisect_train.recipe.values import (
     MetricRecipe,
     Recipe,
     ResourcesRecipe,
+    RestartRecipe,
     SetupRecipe,
     ShrinkRecipe,
 )
@@ -195,6 +196,8 @@ def _check_whole(path: Path, lines: dict[Place, int], wire: RecipeWire) -> None:
     command = wire.command or []
     for idx, item in enumerate(command):
         _check_placeholders(f"{path}, line {lines.get(('command', idx), 1)}", item)
+    for idx, item in enumerate(wire.restart.command if wire.restart else []):
+        _check_placeholders(f"{path}, line {lines.get(('restart', 'command', idx), 1)}: restart", item, ("command",))
     if not command:
         return
     has_place = any("{overrides}" in item for item in command)
@@ -210,12 +213,13 @@ def _check_whole(path: Path, lines: dict[Place, int], wire: RecipeWire) -> None:
         )
 
 
-def _check_placeholders(where: str, argument: str) -> None:
+def _check_placeholders(where: str, argument: str, more: tuple[str, ...] = ()) -> None:
     """Raise if an argument holds a misspelt placeholder; other braces (JSON, a program's own) are left alone."""
     for name in re.findall(r"\{(\w+)\}", argument):
-        near = difflib.get_close_matches(name, PLACEHOLDERS, n=1, cutoff=0.75)
-        if name not in PLACEHOLDERS and near:
-            known = " ".join(f"{{{item}}}" for item in PLACEHOLDERS)
+        names = (*PLACEHOLDERS, *more)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+        if name not in names and near:
+            known = " ".join(f"{{{item}}}" for item in names)
             raise RecipeError(
                 f"{where}: command: unknown placeholder {{{name}}}, did you mean {{{near[0]}}}?",
                 hint=f"placeholders: {known}",
@@ -249,7 +253,15 @@ def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
         exempt_seeds=tuple(wire.seeds.exempt),
         judge=tuple(wire.judge or ()),
         launcher=tuple(wire.launcher),
+        restart=_restart_of(wire),
     )
+
+
+def _restart_of(wire: RecipeWire) -> RestartRecipe | None:
+    restart = wire.restart
+    if restart is None:
+        return None
+    return RestartRecipe(restart.save_at, tuple(restart.command), restart.ranks, restart.kill)
 
 
 def _value_text(value: Any) -> str:

@@ -217,6 +217,9 @@ _TAIL_LINES = (
     "# private: [HF_HOME]",
     "# Seeds that must never be shifted, such as the one of a fixed train/validation split.",
     "# seeds: {exempt: [2357]}",
+    "# For questions about restarts: each probe is also killed after a step, and resumed by this command (`{command}` is all",
+    "# of the command above); both runs are compared step by step.",
+    '# restart: {save_at: 4, command: ["{command}", --resume]}',
     "# A command that judges a finished probe: status 0 good, 1 to 124 bad, 125 cannot be tested.",
     "# judge: [python, judge.py]",
 )

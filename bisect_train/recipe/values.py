@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import RecipeError
-from bisect_train.core.probe import MetricPattern
+from bisect_train.core.probe import MetricPattern, RestartSettings
 from bisect_train.core.question import Metric
 from bisect_train.recipe.overrides import override_text
 
@@ -112,6 +112,31 @@ class EnvironmentRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartRecipe:
+    """How a run is interrupted and goes on, see `core.probe.RestartSettings`; for questions about restarts."""
+
+    save_at: int
+    command: tuple[str, ...]
+    ranks: int | None = None
+    kill: bool = True
+
+    def to_settings(self, steps: int | None, *, path: str) -> RestartSettings:
+        """Return the settings of probes of so many steps (None: to the end).
+
+        Raises:
+            RecipeError: the resumed run would have no step left.
+        """
+        if steps is not None and self.save_at >= steps - 1:
+            most = f"at most {steps - 2}" if steps > 1 else "and one step cannot be interrupted"
+            raise RecipeError(
+                f"{path}: restart.save_at: {self.save_at} leaves no step for the resumed run: a probe has {steps} "
+                f"step{'s' if steps != 1 else ''}, counted from 0, so {most}",
+                hint="take a smaller save_at, or more steps (`shrink: {steps: N}`, --steps N)",
+            )
+        return RestartSettings(self.save_at, self.command, self.ranks, self.kill)
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How to run a probe.
 
@@ -122,6 +147,7 @@ class Recipe:
         exempt_seeds: seeds that are never shifted.
         judge: judging command, or ().
         launcher: arguments that stand before the whole command, such as those that start a container; or ().
+        restart: how a run is interrupted and resumed, None for ordinary runs.
     """
 
     path: str = ""
@@ -137,6 +163,11 @@ class Recipe:
     exempt_seeds: tuple[int, ...] = ()
     judge: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
+    restart: RestartRecipe | None = None
+
+    def restart_settings(self, steps: int | None) -> RestartSettings | None:
+        """Return how probes of so many steps are interrupted. Raises RecipeError: no step is left to be resumed."""
+        return self.restart.to_settings(steps, path=self.path or "the recipe") if self.restart else None
 
     def links_from(self, repo: Path) -> tuple[DataLink, ...]:
         """Return the data links with absolute sources; relative ones start at the repository, `~` at home."""

@@ -205,6 +205,23 @@ class SeedsWire(WireModel):
     exempt: list[int] = []
 
 
+class RestartWire(WireModel):
+    """`restart:`."""
+
+    save_at: Annotated[int, Field(ge=0)]
+    kill: bool = True
+    command: Command
+    ranks: Positive | None = None
+
+    @model_validator(mode="after")
+    def _has_no_overrides(self) -> RestartWire:
+        if any("{overrides}" in item for item in self.command):
+            raise ValueError(
+                '{overrides} has no place here; write "{command}" for all of the training command: ["{command}", --resume]'
+            )
+        return self
+
+
 class RecipeWire(WireModel):
     """A recipe file."""
 
@@ -220,9 +237,10 @@ class RecipeWire(WireModel):
     seeds: SeedsWire = SeedsWire()
     judge: Command | None = None
     launcher: list[str] = []
+    restart: RestartWire | None = None
 
 
-LATER_KEYS = frozenset({"restart", "when"})
+LATER_KEYS = frozenset({"when"})
 """Keys of the design that this version does not know yet."""
 
 MODELS: dict[tuple[str, ...], type[WireModel]] = {
@@ -236,6 +254,7 @@ MODELS: dict[tuple[str, ...], type[WireModel]] = {
     ("resources",): ResourcesWire,
     ("environment",): EnvironmentWire,
     ("seeds",): SeedsWire,
+    ("restart",): RestartWire,
 }
 """Which model stands at which place; `*` is any name or index."""
 

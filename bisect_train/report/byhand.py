@@ -6,10 +6,10 @@ import re
 import shlex
 from pathlib import PurePosixPath
 
-from bisect_train.changes.axes import is_secret
 from bisect_train.core.changes import GOOD_END, ChangeKind, Point, Variant
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.core.question import ConfigHold
+from bisect_train.core.secrets import HIDDEN, is_secret, mask_command, mask_logins
 from bisect_train.report.case import Case
 from bisect_train.report.parts import ReproducePart
 from bisect_train.report.words import say_count, short_id
@@ -60,7 +60,7 @@ def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
         lines = list(case.space.reproduce(point))
         variant = case.space.variant(point)
     except BisectTrainError as error:
-        return (f"# cannot be built: {error.message}",)
+        return (f"# cannot be built: {mask_logins(error.message)}",)
     config, notes = _config_for(case, point)
     settings = case.question.settings
     lines += [f"ln -sfn {shlex.quote(link.source)} {shlex.quote(link.target)}" for link in variant.links]
@@ -70,6 +70,8 @@ def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
     steps = case.question.rung.steps
     if steps is not None:
         lines.append(f"# the probes were stopped after {say_count(steps, 'optimizer step')}")
+    if any(HIDDEN in line for line in lines):
+        lines.append(f"# put your own secrets where {HIDDEN} stands")
     return tuple(lines)
 
 
@@ -131,8 +133,10 @@ def _training_line(case: Case, variant: Variant, config: str) -> str:
 
 def _assign(name: str, value: str) -> str:
     """Return an assignment before a command; a secret is taken from the reader's own environment."""
-    return f'{name}="${name}"' if value and is_secret(name) else f"{name}={shlex.quote(value)}"
+    is_hidden = value and (is_secret(name) or mask_logins(value) != value)
+    return f'{name}="${name}"' if is_hidden else f"{name}={shlex.quote(value)}"
 
 
 def _join(command: list[str]) -> str:
-    return shlex.join(command)
+    """Return a command for a shell; what it holds of secrets is hidden."""
+    return shlex.join(mask_command(command))

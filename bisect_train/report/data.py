@@ -7,7 +7,7 @@ failing, verdicts, wording, conditions, coverage, sharing, byhand, rows).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.core.changes import Change, ChangeKind
@@ -19,9 +19,9 @@ from bisect_train.report.case import Case, Run, make_case
 from bisect_train.report.conditions import list_conditions
 from bisect_train.report.coverage import describe_coverage
 from bisect_train.report.effect import measure_effect
-from bisect_train.report.endstory import describe_end, say_symptom, tell_ends
+from bisect_train.report.endstory import describe_end, tell_ends
 from bisect_train.report.failing import tail_of_end
-from bisect_train.report.inside import list_conditions_inside, name_place, parts_inside
+from bisect_train.report.inside import list_conditions_inside, parts_inside
 from bisect_train.report.micro import warn_of_micro_batches
 from bisect_train.report.parts import (
     CandidatePart,
@@ -31,29 +31,20 @@ from bisect_train.report.parts import (
     DescentPart,
     MetricPart,
     ReportData,
-    TriagePart,
     Wording,
 )
 from bisect_train.report.remarks import say_remarks
 from bisect_train.report.rows import draw_curves, list_claims, list_probes, make_strip, pick_pair
 from bisect_train.report.sharing import warn_of_shared_files
+from bisect_train.report.triage_case import suggest_symptom, triage_case
+from bisect_train.report.triage_parts import SecondLook, TriagePart
 from bisect_train.report.verdicts import exit_status_of, kind_of_change
 from bisect_train.report.wording import word_verdict
-from bisect_train.report.words import REDUCE_WORDS, STAGE_WORDS, say_count, say_divergence, shorten
+from bisect_train.report.words import REDUCE_WORDS, say_count, say_divergence
 from bisect_train.search.terms import Plan, RemarkKind
 from bisect_train.store.contract import StoredBisection, StoredProbe
-from bisect_train.verdict.divergence import Divergence, Stage, first_divergence, unequal_counts
+from bisect_train.verdict.divergence import Divergence, first_divergence, unequal_counts
 from bisect_train.verdict.end_terms import EndsStatus
-
-CATEGORIES = {
-    "crash": "stopped",
-    "hang": "stopped",
-    "memory": "stopped",
-    "nan": "wont_converge",
-    "worse": "wont_converge",
-    "slower": "slow",
-}
-NO_PLACES = (Stage.ENDING, Stage.METRIC, Stage.TIME_AND_MEMORY)  # stages that name no part of the code
 
 
 def build_report(
@@ -67,6 +58,7 @@ def build_report(
     warnings: Sequence[str] = (),
     inside: Sequence[ChangePart] = (),
     descents: Sequence[DescentPart] = (),
+    second: SecondLook | None = None,
 ) -> ReportData:
     """Return everything that a report says about a bisection.
 
@@ -80,15 +72,19 @@ def build_report(
         warnings: of the coordinator; those of the probes are added, each once.
         inside: what the culprit touches (files of a commit), if the caller looked.
         descents: what is known of the inside of merges that were named.
+        second: what a closer look at the culprit's run said.
     """
     case = make_case(question, space, plan, probes, bisection=stored.id)
     pair = pick_pair(case)
     divergence = first_divergence(pair[0].fingerprint, pair[1].fingerprint) if pair else None
     kind = kind_of_change(case, divergence)
     culprits = _list_culprits(case, inside, kind, descents=descents)
+    text = _say_pair(case, pair, divergence)
+    places = (culprits[0].inside if culprits else ()) or inside
+    triage = triage_case(case, divergence=divergence, divergence_text=text, kind=kind, inside=places, second=second)
     wording = word_verdict(case, culprits, kind)
-    found = _Found(divergence, _say_pair(case, pair, divergence), kind, culprits, wording)
-    triage = _triage(case, found, (culprits[0].inside if culprits else ()) or inside)
+    wording = replace(wording, explanation=(*wording.explanation, *suggest_symptom(case, triage)))
+    found = _Found(divergence, text, kind, culprits, wording)
     return _assemble(case, stored, found, cost=cost, triage=triage, warnings=_collect_warnings(case, warnings))
 
 
@@ -225,36 +221,6 @@ def _null_probability(case: Case) -> float | None:
     if ends.status is EndsStatus.SAME:
         return 1.0 if case.are_ends_equal else 0.95
     return (ends.p_value or 0.0) if ends.status is EndsStatus.BETTER else None
-
-
-def _triage(case: Case, found: _Found, inside: Sequence[ChangePart]) -> TriagePart:
-    divergence, kind = found.divergence, found.kind
-    if case.ends.status is not EndsStatus.SEPARATED:
-        return TriagePart()
-    symptom = shorten(say_symptom(case), 300) if case.is_symptom else None
-    evidence = [symptom] if symptom else []
-    evidence += [found.divergence_text] if divergence is not None else []
-    evidence += _waiting_places(case) if kind == "hang" else []
-    look_first = [name_place(part) for part in inside]
-    is_stage = divergence is not None and divergence.stage not in NO_PLACES
-    look_first += [STAGE_WORDS[divergence.stage]] if divergence is not None and is_stage else []
-    category = CATEGORIES.get(kind or "")
-    first_bad = next(iter(case.at(case.bad_point, attempt=0)), None)
-    if kind == "crash" and first_bad is not None and first_bad.fingerprint.num_steps == 0:
-        category = "wont_start"
-    return TriagePart(category, symptom, divergence.stage.value if divergence else None, tuple(evidence), tuple(look_first))
-
-
-def _waiting_places(case: Case) -> list[str]:
-    """Return where each process of a hanging run waits: the innermost frame of its dumped stack."""
-    for run in case.at(case.bad_point):
-        places = []
-        for name, text in run.probe.result.stacks:
-            frame = next((line.strip() for line in text.splitlines() if line.startswith((" ", "\t"))), "")
-            places += [f"{name} waits at: {frame}"] if frame else []
-        if places:
-            return places
-    return []
 
 
 def _collect_warnings(case: Case, warnings: Sequence[str]) -> tuple[str, ...]:

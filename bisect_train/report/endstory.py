@@ -62,6 +62,8 @@ def _tell_symptom(case: Case) -> tuple[str, ...]:
         counts.append(f"the {end} end in {num} of {say_count(len(runs), 'run')}")
     what = "is judged bad" if case.ends.criterion is Criterion.JUDGE else "fails in the same way"
     failure = "" if case.ends.criterion is Criterion.JUDGE else f" The failure: {say_symptom(case)}."
+    if case.question.symptom:
+        return (f"Compared: whether a run shows {case.question.symptom}. It does at {counts[0]}, at {counts[1]}.",)
     return (f"Compared: how the program ends. It {what} at {counts[0]}, at {counts[1]}.{failure}",)
 
 

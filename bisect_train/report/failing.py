@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
+from bisect_train.core.secrets import mask_command
 from bisect_train.report.case import Case, Run
 from bisect_train.report.words import shorten
-from bisect_train.verdict.outcome import RECORDED_METRICS, OutcomeKind, metric_values
+from bisect_train.verdict.outcome import DERIVED_METRICS, RECORDED_METRICS, OutcomeKind, metric_values
 
 NUM_LOG_LINES = 12
 MAX_LINE = 200
@@ -130,7 +131,8 @@ def say_failure(ending: Ending) -> str:
 def say_seen_metrics(fingerprint: Fingerprint) -> str:
     """Return which metrics a run did show."""
     seen = [series.name for series in fingerprint.metrics if series.values]
-    seen += [name for name in RECORDED_METRICS if name not in seen and metric_values(fingerprint, name)]
+    others = (*RECORDED_METRICS, *DERIVED_METRICS)
+    seen += [name for name in others if name not in seen and metric_values(fingerprint, name)]
     if seen:
         return f"It showed these: {', '.join(seen)}."
     steps = fingerprint.num_steps
@@ -168,7 +170,7 @@ def _remedy(case: Case, ending: Ending, end: str) -> str:
     if ending.kind is EndingKind.KILLED:
         return f"Something outside ended it; run it alone with `bisect-train probe`, or choose {other}."
     if ending.kind is EndingKind.CANNOT_START:
-        command = " ".join(case.question.command)
+        command = " ".join(mask_command(case.question.command))
         if _NOT_FOUND.search(ending.message):
             return f"The command `{command}` must exist at this end: correct it, name the data it needs, or choose {other}."
         return f"Check the command `{command}` and the recipe's `setup` and `data`, or choose {other}."

@@ -17,6 +17,7 @@ from typing import Any
 from jinja2.utils import htmlsafe_json_dumps
 
 from bisect_train.report.parts import CurvePart, ReportData, StripPart
+from bisect_train.report.triage_parts import RankCurve, TriagePart
 from bisect_train.report.words import say_share
 
 SCRIPT = "vendor/plotly-basic.min.js"
@@ -28,6 +29,7 @@ STYLES: dict[str, tuple[str, float, str]] = {
     "parent": ("#777777", 2.5, "dash"),
     "culprit": ("#777777", 2.5, "dot"),
 }
+RANK_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999", "#8C6D31")
 BAR_COLOUR, CULPRIT_COLOUR = "#56B4E9", "#D55E00"
 CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"]}
 FONT = {"family": "system-ui, sans-serif", "size": 13}
@@ -56,6 +58,45 @@ def _trace(curve: CurvePart) -> dict[str, Any]:
         "x": list(curve.steps),
         "y": [value if math.isfinite(value) else None for value in curve.values],
         "line": {"color": colour, "width": width, "dash": dash},
+    }
+
+
+def rank_figures(part: TriagePart) -> tuple[tuple[str, str], ...]:
+    """Return (title, HTML) of the small curves of the ranks: losses, gradient norms; () where no rank has two steps."""
+    figures = []
+    for title, name, read in (
+        ("Loss, rank by rank", "rank-losses", _losses_of),
+        ("Gradient norm, rank by rank", "rank-norms", _norms_of),
+    ):
+        traces = [_rank_trace(curve, read(curve)) for curve in part.curves if any(v is not None for v in read(curve))]
+        if traces:
+            figures.append(
+                (title, _to_html(traces, name=name, x_title="step", y_title=title.split(",")[0].lower(), height=240))
+            )
+    return tuple(figures)
+
+
+def _losses_of(curve: RankCurve) -> tuple[float | None, ...]:
+    return curve.losses
+
+
+def _norms_of(curve: RankCurve) -> tuple[float | None, ...]:
+    return curve.grad_norms
+
+
+def _rank_trace(curve: RankCurve, values: tuple[float | None, ...]) -> dict[str, Any]:
+    is_run = curve.side == "run"
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": f"rank {curve.rank}, {'with it' if is_run else 'baseline'}",
+        "x": list(curve.steps),
+        "y": [value if value is not None and math.isfinite(value) else None for value in values],
+        "line": {
+            "color": RANK_COLOURS[curve.rank % len(RANK_COLOURS)],
+            "width": 2 if is_run else 4,
+            "dash": "solid" if is_run else "dot",
+        },
     }
 
 

@@ -1,20 +1,21 @@
 """What was found inside a culprit: the answer of the bisection that looked there, for the whole's report.
 
-A merge opens into commits, a commit into hunks and config keys, a package into releases and a release into commits. Only what
-that bisection proved is named as being inside. Anything else is said, and blames nothing.
+A merge opens into commits, a commit into hunks and config keys, a package into releases and a release into commits, another
+commit of a submodule into the submodule's commits. Only what that bisection proved is named as being inside. Anything else is
+said, and blames nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bisect_train.core.changes import Change, ChangeKind
 from bisect_train.report.parts import ChangePart, CulpritPart, DescentPart, ReportData
 from bisect_train.report.words import KIND_NAMES, name_change, say_counts, shorten
 
 MAX_CANDIDATES = 4
-MERGE, COMMIT, PACKAGE, RELEASE = "merge", "commit", "package", "release"
+MERGE, COMMIT, PACKAGE, RELEASE, SUBMODULE = "merge", "commit", "package", "release", "submodule"
 _TITLE_WIDTH = 60
 _UNSPLIT = ("no_regression", "not_reproduced", "fixed_before")
 _ENDS = {
@@ -22,8 +23,9 @@ _ENDS = {
     COMMIT: "its parent and the commit",
     PACKAGE: "its two versions",
     RELEASE: "its two versions",
+    SUBMODULE: "its two commits",
 }
-_WHOLE = {MERGE: "commit", COMMIT: "change", PACKAGE: "release", RELEASE: "commit"}
+_WHOLE = {MERGE: "commit", COMMIT: "change", PACKAGE: "release", RELEASE: "commit", SUBMODULE: "commit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +33,26 @@ class Place:
     """A culprit that has an inside.
 
     Attributes:
-        kind: merge, commit, package or release.
+        kind: merge, commit, package, release or submodule.
         id: of the change.
-        first_parent: 40 hex digits of the commit before a merge or commit, or "".
+        first_parent: 40 hex digits of the commit before a merge or commit of the user's repository, or "".
+        submodule: path of the submodule whose commit (or whose commits) it is, or "".
+        title: of a submodule: its path and its two commits.
     """
 
     kind: str
     id: str
     first_parent: str = ""
+    submodule: str = ""
+    title: str = ""
 
     @property
     def name(self) -> str:
         """Short name for sentences."""
-        return f"{self.kind} {self.id[:8] if self.kind in (MERGE, COMMIT) else self.id}"
+        if self.kind == SUBMODULE:
+            return f"the submodule {self.title}"
+        name = f"{self.kind} {self.id[:8] if self.kind in (MERGE, COMMIT) else self.id}"
+        return f"{name} of {self.submodule}" if self.submodule else name
 
 
 def describe_descent(place: Place, *, report: ReportData | None, reason: str = "") -> DescentPart:
@@ -55,12 +64,13 @@ def describe_descent(place: Place, *, report: ReportData | None, reason: str = "
         reason: why none did, a clause, or "".
     """
     by_hand = ""
-    if place.kind == MERGE and not reason.startswith("that "):
+    if place.kind == MERGE and place.first_parent and not reason.startswith("that "):
         by_hand = f"bisect-train run --good {place.first_parent[:12]} --bad {place.id[:12]} --no-first-parent"
     if report is None:
-        return DescentPart(place.kind, place.id, "", "", reason=reason, by_hand=by_hand)
+        return DescentPart(place.kind, place.id, "", "", place=place.name, reason=reason, by_hand=by_hand)
     is_proved = report.status in ("isolated", "several") and report.is_finished
     found = tuple(part for culprit in report.culprits for part in culprit.changes) if is_proved else ()
+    found = tuple(_place_part(part, place) for part in found)
     files = tuple(part for culprit in report.culprits[:1] for part in culprit.inside) if is_proved else ()
     if is_proved and place.kind == COMMIT:
         found += report.needed  # a patch without them would not run
@@ -78,7 +88,14 @@ def describe_descent(place: Place, *, report: ReportData | None, reason: str = "
         cost=report.cost,
         by_hand=by_hand,
         patch=smallest_patch(report),
+        place=place.name,
     )
+
+
+def _place_part(part: ChangePart, place: Place) -> ChangePart:
+    """Return a commit of a submodule with the submodule in its title: its digits alone do not tell where to look for it."""
+    is_there = place.submodule and part.kind == ChangeKind.COMMIT.value
+    return replace(part, title=f"{place.submodule}: {part.title}") if is_there else part
 
 
 def smallest_patch(report: ReportData) -> str:
@@ -106,7 +123,8 @@ def _say_found(place: Place, report: ReportData) -> str:
     named = "; ".join(_name_all(culprit.changes, place) for culprit in report.culprits)
     needed = f", which needs {_name_all(report.needed, place)} to run" if report.needed else ""
     deeper = [part.descent.clause for part in report.culprits if part.descent is not None and part.descent.found]
-    return "; ".join([f"inside it: {named}{needed} (proved by fresh runs)", *deeper])
+    where = f"{place.name}, its " if place.kind == SUBMODULE else ""
+    return "; ".join([f"inside it: {where}{named}{needed} (proved by fresh runs)", *deeper])
 
 
 def _name_all(parts: Sequence[ChangePart], place: Place) -> str:
@@ -157,12 +175,12 @@ def explain_inside(culprits: Sequence[CulpritPart]) -> tuple[str, ...]:
 
 
 def _explain(descent: DescentPart) -> str:
-    name = Place(descent.kind, descent.opened).name
+    name = descent.place or Place(descent.kind, descent.opened).name
     if descent.bisection:
         return f"Inside {name} ({descent.searched}; `bisect-train report {descent.bisection}`): {descent.summary}"
-    if descent.kind == MERGE and not descent.by_hand:
+    if descent.kind == MERGE and descent.reason.startswith("that "):
         return f"Commit {descent.opened[:8]} is a merge {descent.reason}."
-    if descent.kind == MERGE:
+    if descent.by_hand:
         why = f" ({descent.reason})" if descent.reason else ""
         hand = f"`{descent.by_hand}`, with the other options as before, does that"
         return f"Commit {descent.opened[:8]} is a merge, and what is inside was not looked at{why}: {hand}."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bisect_train.report.triage_parts import TriagePart
 from bisect_train.verdict.divergence import Divergence
 
 
@@ -130,7 +131,7 @@ class DescentPart:
     """What is known of the inside of a change that was named as a whole.
 
     Attributes:
-        kind: merge, commit, package or release.
+        kind: merge, commit, package, release or submodule.
         opened: id of the change.
         bisection: id of the one that looked inside, "" if none did.
         status: of its report, `unfinished`, or "" if there is none.
@@ -144,6 +145,7 @@ class DescentPart:
         reason: why none looked inside, a clause, or "".
         by_hand: the command that looks inside, or "".
         patch: the smallest patch that was found to do it, onto the commit's parent; "" where no commit was split.
+        place: the change's short name, such as `merge 1a2b3c4d`; "" where kind and id give it.
     """
 
     kind: str
@@ -160,6 +162,7 @@ class DescentPart:
     reason: str = ""
     by_hand: str = ""
     patch: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,17 +255,6 @@ class CurvePart:
     label: str
     steps: tuple[int, ...]
     values: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TriagePart:
-    """The first look at a failure: category of report.json, symptom, stage, evidence, where to look."""
-
-    category: str | None = None
-    symptom: str | None = None
-    stage: str | None = None
-    evidence: tuple[str, ...] = ()
-    look_first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

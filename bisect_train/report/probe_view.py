@@ -12,17 +12,19 @@ from bisect_train.report.failing import last_lines
 from bisect_train.store.contract import StoredProbe
 from bisect_train.verdict.outcome import JUDGE_UNTESTABLE
 
-QUIET_EVENTS = ("imports", "exit", "stop", "numpy_imported", "torch_imported")
+QUIET_EVENTS = ("imports", "exit", "stop", "numpy_imported", "torch_imported", "batch", "collective", "outside_files")
+QUIET_DATA = ("traceback", "values")
 MAX_STEPS = 60
 
 
-def render_probe(probe: StoredProbe, *, rank: int = 0, with_log: bool = False) -> RenderableType:
+def render_probe(probe: StoredProbe, *, rank: int = 0, with_log: bool = False, with_stacks: bool = True) -> RenderableType:
     """Return everything about a probe that a person may want to see.
 
     Args:
         probe: stored one.
         rank: whose steps are shown.
         with_log: whether the program's output is shown too; it always is when the program failed.
+        with_stacks: whether dumped stacks are shown.
     """
     fingerprint = probe.result.fingerprint
     parts: list[RenderableType] = [Text(line) for line in _head_of(probe)]
@@ -34,7 +36,7 @@ def render_probe(probe: StoredProbe, *, rank: int = 0, with_log: bool = False) -
     for series in fingerprint.metrics:
         shown = ", ".join(f"{value:.6g}" for value in series.values[:20])
         parts.append(Text(f"{series.name} from the log: {shown or 'never seen'}"))
-    parts += [Text(f"\n--- stack {name}\n{text}") for name, text in probe.result.stacks]
+    parts += [Text(f"\n--- stack {name}\n{text}") for name, text in probe.result.stacks if with_stacks]
     parts += _judge_of(probe)
     if with_log or not fingerprint.ending.is_healthy:
         tail = probe.result.log_tail if with_log else probe.result.log_tail[-3000:]
@@ -119,6 +121,6 @@ def _events_of(record: RankRecord) -> list[Text]:
     lines = []
     for event in record.events:
         if event.name not in QUIET_EVENTS:
-            details = ", ".join(f"{key}={str(value)[:120]}" for key, value in event.data.items() if key != "traceback")
+            details = ", ".join(f"{key}={str(value)[:120]}" for key, value in event.data.items() if key not in QUIET_DATA)
             lines.append(Text(f"event     step {event.step}: {event.name} {details}"))
     return lines[:40]

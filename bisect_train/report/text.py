@@ -17,6 +17,7 @@ from rich.text import Text
 from bisect_train.report.across import say_cell
 from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
+from bisect_train.report.triage_text import is_told, render_triage
 from bisect_train.report.words import say_count, say_number, say_seconds, say_share
 
 NUM_PROBE_ROWS = 12
@@ -57,6 +58,9 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
         sections.append(("The smallest patch that does it", Text(_shorten_patch(patch))))
     if report.divergence_text:
         sections.append(("First difference", Text(report.divergence_text)))
+    if is_told(report.triage):
+        body = render_triage(report.triage, run="with it", baseline="before it", with_stacks=False)
+        sections.append(("What it did to the run", body))
     if report.ends_story:
         sections.append(("What was compared", _sentences(report.ends_story)))
     coverage = [("covers", report.coverage.covers), ("cannot see", report.coverage.cannot_see)]

@@ -8,6 +8,8 @@ from bisect_train.report.case import Case
 from bisect_train.report.endstory import runs_of_end
 from bisect_train.verdict.divergence import Divergence, Stage
 from bisect_train.verdict.end_terms import EndsStatus
+from bisect_train.verdict.outcome import SYMPTOM_PREFIX
+from bisect_train.verdict.triage import SYMPTOMS, Category
 
 RUN_STATUS = {
     "isolated": 0,
@@ -55,9 +57,23 @@ def kind_of_change(case: Case, divergence: Divergence | None) -> str | None:
 
 def _kind_of_symptom(case: Case) -> str:
     signature = case.ends.signature
+    if signature.startswith(SYMPTOM_PREFIX):
+        return _kind_of_asked(signature.removeprefix(SYMPTOM_PREFIX))
     if signature.startswith("nonfinite"):
         return "nan"
     kinds = {run.fingerprint.ending.kind for run in runs_of_end(case, "bad")}
     if EndingKind.TIMEOUT in kinds:
         return "slower" if signature == "timeout: slow" else "hang"
     return "memory" if EndingKind.OUT_OF_MEMORY in kinds else "crash"
+
+
+def _kind_of_asked(symptom: str) -> str:
+    """Return the kind of change of a symptom that was asked about."""
+    if symptom.startswith("hang"):
+        return "hang"
+    if symptom.startswith("nan_"):
+        return "nan"
+    if symptom in ("out_of_memory", "memory_full", "more_memory"):
+        return "memory"
+    by_category = {Category.SLOW: "slower", Category.WONT_START: "crash", Category.STOPPED: "crash"}
+    return by_category.get(SYMPTOMS[symptom].category, "worse") if symptom in SYMPTOMS else "worse"

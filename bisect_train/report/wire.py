@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from bisect_train.report.parts import CellPart, ChangePart, CulpritPart, EndPart, ProbePart, ReportData
+from bisect_train.report.triage_json import triage_to_json
 
 SCHEMA = 1
 
 
 def report_to_json(report: ReportData) -> dict[str, Any]:
     """Return report.json as a dict that strict JSON can hold."""
-    cleaned: dict[str, Any] = _clean(_render(report))
+    cleaned: dict[str, Any] = clean_json(_render(report))
     return cleaned
 
 
 def _render(report: ReportData) -> dict[str, Any]:
-    triage, coverage, cost = report.triage, report.coverage, report.cost
+    coverage, cost = report.coverage, report.cost
     return {
         "schema": SCHEMA,
         "id": report.id,
@@ -30,13 +31,7 @@ def _render(report: ReportData) -> dict[str, Any]:
         "culprits": [_culprit(item, report.pair if len(item.changes) == 2 else ()) for item in report.culprits],
         "candidates": [{**_change(item.change), "probability": item.probability} for item in report.candidates],
         "null_probability": report.null_probability,
-        "triage": {
-            "category": triage.category,
-            "symptom": triage.symptom,
-            "stage": triage.stage,
-            "evidence": list(triage.evidence),
-            "look_first": list(triage.look_first),
-        },
+        "triage": triage_to_json(report.triage),
         "probe": {
             "steps": coverage.steps,
             "ranks": coverage.ranks,
@@ -111,10 +106,10 @@ def _probe(row: ProbePart) -> dict[str, Any]:
     }
 
 
-def _clean(value: Any) -> Any:
+def clean_json(value: Any) -> Any:
     """Return the value with NaN and Infinity as None."""
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items()}
+        return {key: clean_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [clean_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,6 +14,7 @@ from bisect_train.report.several import explain_several, say_several
 from bisect_train.report.words import name_changes, say_count, say_number, say_share, say_spread, shorten
 from bisect_train.search.terms import RemarkKind
 from bisect_train.verdict.proof import LEVEL, ClaimStatus
+from bisect_train.verdict.triage import SYMPTOMS
 
 
 def word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | None) -> Wording:
@@ -81,6 +82,8 @@ def _say_harm(case: Case, effect: EffectPart | None, kind: str | None) -> str:
 def _say_failing(case: Case, effect: EffectPart | None, kind: str | None) -> str:
     if case.ends.criterion is Criterion.JUDGE:
         said = "the judging command say bad"
+    elif case.question.symptom:
+        said = f"training show {case.question.symptom} ({SYMPTOMS[case.question.symptom].description})"
     else:
         harms = {"hang": "training hang", "slower": "training hit its time limit"}
         harms["nan"] = f"{case.question.metric.name} NaN or infinite"
@@ -127,7 +130,8 @@ def _say_proof(case: Case) -> str:
         name = case.question.metric.name
         return f"{fresh} gave the {name} of the ends to the last digit, on every seed"
     if case.is_symptom and not case.ends.is_flaky:
-        return f"{fresh} failed with it and did not fail without it, every time"
+        did = ("showed it", "did not show it") if case.question.symptom else ("failed", "did not fail")
+        return f"{fresh} {did[0]} with it and {did[1]} without it, every time"
     if case.ends.are_seeds_inert:
         return f"{fresh} showed it, one of each state; every seed gives the same run, so there is no error level to give"
     attempt = max(1, case.proof_attempt(case.answer.culprits[0].changes))

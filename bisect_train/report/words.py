@@ -35,6 +35,7 @@ STAGE_WORDS = {
     Stage.FORWARD: "the forward pass (model or loss)",
     Stage.GRADIENT: "the gradient (backward pass)",
     Stage.CLIPPING: "gradient clipping",
+    Stage.REDUCTION: "the reduction of gradients across ranks",
     Stage.LEARNING_RATE: "the learning rate (schedule)",
     Stage.UPDATED_PARAMETERS: "the optimizer's update of the parameters",
     Stage.ENDING: "how the program ended",

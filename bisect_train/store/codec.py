@@ -54,6 +54,7 @@ def _result_of(values: dict[str, Any]) -> ProbeResult:
         warnings=tuple(values.get("warnings", ())),
         node=values.get("node", ""),
         kept=values.get("kept", ""),
+        is_warm=values.get("is_warm", False),
     )
 
 

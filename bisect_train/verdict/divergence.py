@@ -3,12 +3,14 @@
 Steps are compared in order; within a step the signals in causal order, so that the first difference is the nearest to the cause
 that was recorded:
 
-    environment -> data -> initial parameters -> forward loss -> gradient -> clipping -> learning rate -> updated parameters
-    -> ending -> metrics of the log -> time and memory
+    environment -> data -> initial parameters -> forward loss -> gradient -> clipping -> reduction across ranks -> learning rate
+    -> updated parameters -> ending -> metrics of the log -> time and memory
 
 Values are compared bitwise (NaN equals NaN). A signal that one of the runs did not record is not compared: a missing hash is no
-difference. Parameters are hashed after the optimizer's step, so what differs in the parameters before step 0 shows as a number
-of parameters, as their type, or as the forward loss of step 0.
+difference. Initial parameters are compared once, by the hash that was taken before the first forward.
+Wrappers reduce gradients inside the backward pass, so a norm is that of the reduced gradient. Where losses are equal it is a
+matter of the reduction, and not of the backward pass, if the norm is W or 1/W times the other's on all W ranks, if the ranks
+agree in one run only, or if the ranks called other collectives in that step.
 What the program prints comes late: a printed speed differs in every run and must not hide what is nearer to a cause. A metric
 that only one of the runs printed is no difference, but they are not equal either: `unequal_counts` names it.
 Only time and memory are compared by size: they never repeat bitwise, and count only when everything else is equal.
@@ -21,12 +23,14 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from bisect_train.core.fingerprint import Fingerprint, MetricSeries, RankRecord, StepRecord
 
 SLOWER_FACTOR = 1.5  # chosen, not measured: well above what a shared machine does to the median of equal steps
 MEMORY_FACTOR = 1.2  # chosen, not measured
 SAME_NORM_SHARE = 1e-5  # two ways to add up one norm in single precision agree to this share
+RANKS_RATIO_SHARE = 1e-2  # of a ratio of norms that is the number of ranks; chosen, not measured
 _UNCOMPARED_FACTS = frozenset({"executable", "channel", "recorder", "environment"})  # of laid packages their effect tells
 
 
@@ -39,6 +43,7 @@ class Stage(str, Enum):
     FORWARD = "forward"
     GRADIENT = "gradient"
     CLIPPING = "clipping"
+    REDUCTION = "reduction"  # of gradients across ranks
     LEARNING_RATE = "learning_rate"
     UPDATED_PARAMETERS = "updated_parameters"
     ENDING = "ending"
@@ -91,6 +96,7 @@ class StepRow:
 _Signal = tuple[Stage, str, Callable[[StepRecord], object]]
 _SIGNALS: tuple[_Signal, ...] = (
     (Stage.DATA, "batch_hash", lambda step: step.batch_hash),
+    (Stage.DATA, "samples", lambda step: step.samples),
     (Stage.INITIAL_PARAMETERS, "dtypes", lambda step: step.dtypes or None),
     (Stage.FORWARD, "micro", lambda step: step.micro or None),
     (Stage.FORWARD, "loss", lambda step: step.loss),
@@ -98,6 +104,7 @@ _SIGNALS: tuple[_Signal, ...] = (
     (Stage.GRADIENT, "clip_norm", lambda step: step.clip_norm),
     (Stage.CLIPPING, "grad_norm", lambda step: step.grad_norm),
     (Stage.GRADIENT, "skipped", lambda step: step.skipped),
+    (Stage.REDUCTION, "collectives", lambda step: step.collectives),
     (Stage.LEARNING_RATE, "lr", lambda step: step.lr or None),
     (Stage.UPDATED_PARAMETERS, "param_hash", lambda step: step.param_hash),
     (Stage.UPDATED_PARAMETERS, "param_norm", lambda step: step.param_norm),
@@ -151,8 +158,7 @@ def _equal_hash(left: str | None, right: str | None) -> bool | None:
 def _differences(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
     yield from _environment(left, right)
     pairs = list(zip(left.ranks, right.ranks, strict=False))
-    for a, b in pairs:
-        yield from _first_batches(a, b)
+    yield from _first_events(pairs, (_INPUTS,), 0)
     yield from _steps(pairs)
     yield from _endings(left, right)
     yield from _metrics(left, right)
@@ -168,30 +174,52 @@ def _environment(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
         yield Divergence(Stage.ENVIRONMENT, "ranks", None, 0, str(len(left.ranks)), str(len(right.ranks)))
 
 
-def _first_batches(left: RankRecord, right: RankRecord) -> Iterator[Divergence]:
-    """Compare the shapes of the first batch and the size of the model."""
-    data = [next((event.data for event in rank.events if event.name == "first_batch"), {}) for rank in (left, right)]
-    for stage, name in ((Stage.DATA, "inputs"), (Stage.INITIAL_PARAMETERS, "num_params")):
-        a, b = (item.get(name) for item in data)
-        if a is not None and b is not None and a != b:
-            yield Divergence(stage, name, 0, left.rank, str(a), str(b))
+_Told = tuple[Stage, str, str]  # stage, name of an event, key of its data
+_INPUTS: _Told = (Stage.DATA, "first_batch", "inputs")
+_INITIAL: tuple[_Told, ...] = (
+    (Stage.INITIAL_PARAMETERS, "first_batch", "num_params"),
+    (Stage.INITIAL_PARAMETERS, "initial_params", "param_hash"),
+)
+
+
+def _first_events(pairs: list[tuple[RankRecord, RankRecord]], told: tuple[_Told, ...], step: int) -> Iterator[Divergence]:
+    """Compare what first events tell: the shapes of the first batch, the size of the model, its initial parameters."""
+    for stage, event, key in told:
+        for left, right in pairs:
+            a, b = (_first_data(rank, event).get(key) for rank in (left, right))
+            if a is not None and b is not None and a != b:
+                yield Divergence(stage, key, step, left.rank, str(a), str(b))
+
+
+def _first_data(rank: RankRecord, name: str) -> dict[str, Any]:
+    return next((event.data for event in rank.events if event.name == name and isinstance(event.data, dict)), {})
+
+
+_Both = list[tuple[int, StepRecord, StepRecord]]  # rank, left, right
 
 
 def _steps(pairs: list[tuple[RankRecord, RankRecord]]) -> Iterator[Divergence]:
     """Compare step by step; within a step signal by signal over all ranks, so that the order stays causal."""
     sides = [({step.step: step for step in a.steps}, {step.step: step for step in b.steps}) for a, b in pairs]
     shared = sorted(set().union(*(a.keys() & b.keys() for a, b in sides)))
+    if not shared:
+        yield from _first_events(pairs, _INITIAL, 0)
     for idx in shared:
         both = [(pairs[k][0].rank, a[idx], b[idx]) for k, (a, b) in enumerate(sides) if idx in a and idx in b]
+        is_before = idx == shared[0]  # initial parameters come after the data of the first step
         for signal in _SIGNALS:
-            for rank, one, other in both:
-                divergence = _compare(signal, idx, rank, one, other)
+            if is_before and signal[0] is not Stage.DATA:
+                yield from _first_events(pairs, _INITIAL, idx)
+                is_before = False
+            for place in range(len(both)):
+                divergence = _compare(signal, idx, both, place)
                 if divergence is not None:
                     yield divergence
 
 
-def _compare(signal: _Signal, idx: int, rank: int, left: StepRecord, right: StepRecord) -> Divergence | None:
+def _compare(signal: _Signal, idx: int, both: _Both, place: int) -> Divergence | None:
     stage, name, read = signal
+    rank, left, right = both[place]
     a, b = read(left), read(right)
     if name == "clip_norm" and (a is None) != (b is None):
         # only one side clips: compare its norm before clipping with the other's only norm, which other code added up
@@ -201,9 +229,41 @@ def _compare(signal: _Signal, idx: int, rank: int, left: StepRecord, right: Step
             return None
     if a is None or b is None or repr(a) == repr(b):
         return None
+    if name == "lr":
+        return Divergence(stage, _name_rates(left.lr, right.lr), idx, rank, repr(a), repr(b))
     if name == "grad_norm" and left.clip_norm is None and right.clip_norm is None:
         stage = Stage.GRADIENT
+    if stage is Stage.GRADIENT and name in ("clip_norm", "grad_norm") and _is_reduction(both):
+        stage = Stage.REDUCTION
     return Divergence(stage, name, idx, rank, repr(a), repr(b))
+
+
+def _name_rates(left: tuple[float, ...], right: tuple[float, ...]) -> str:
+    """Return `lr`, or with several parameter groups the indices of those that differ."""
+    if len(left) != len(right) or len(left) == 1:
+        return "lr"
+    differing = [str(idx) for idx, (a, b) in enumerate(zip(left, right, strict=True)) if repr(a) != repr(b)]
+    return f"lr of group{'s' if len(differing) > 1 else ''} {', '.join(differing)}"
+
+
+def _is_reduction(both: _Both) -> bool:
+    """Return whether norms differ because of the reduction across ranks; losses are equal, else they would differ first."""
+    size = len(both)
+    norms = [(_norm_before_clipping(left), _norm_before_clipping(right)) for _, left, right in both]
+    known = [(a, b) for a, b in norms if a is not None and b is not None and a > 0.0 and b > 0.0]
+    if size < 2 or len(known) < size:
+        return False
+    if any(a.collectives and b.collectives and a.collectives != b.collectives for _, a, b in both):
+        return True
+    are_equal = [len(set(values)) == 1 for values in zip(*known, strict=True)]
+    if are_equal[0] != are_equal[1]:
+        return True
+    ratios = [b / a for a, b in known]
+    return any(all(math.isclose(ratio, factor, rel_tol=RANKS_RATIO_SHARE) for ratio in ratios) for factor in (size, 1.0 / size))
+
+
+def _norm_before_clipping(step: StepRecord) -> float | None:
+    return step.clip_norm if step.clip_norm is not None else step.grad_norm
 
 
 def _endings(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:

@@ -99,6 +99,7 @@ class EndRules:
     """What was asked: the metric, the criterion, whether any difference counts, the smallest effect, seeds per end.
 
     `repeats_known`: runs were seen to repeat bitwise by the bisection that this one is a part of; they are not repeated again.
+    `symptom`: name of the symptom of triage that was asked about, or "".
     """
 
     metric: Metric
@@ -108,3 +109,4 @@ class EndRules:
     max_seeds: int = 8
     has_judge: bool = False
     repeats_known: bool = False
+    symptom: str = ""

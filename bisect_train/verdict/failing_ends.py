@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.end_terms import EndRules, EndRun, Ends, EndsStatus
-from bisect_train.verdict.outcome import Observation, OutcomeKind
+from bisect_train.verdict.outcome import Observation, OutcomeKind, signature_of_symptom
 from bisect_train.verdict.replicates import order_of, run_of
 from bisect_train.verdict.stats import fisher_p
 
@@ -31,14 +31,16 @@ def prove_failing(good: Sequence[Observation], bad: Sequence[Observation], rules
         rules: what was asked.
     """
     bad, good = (sorted(runs, key=order_of) for runs in (bad, good))
-    signature = next((run.outcome.signature for run in bad if run.outcome.signature), "")
+    asked = signature_of_symptom(rules.symptom) if rules.symptom and not rules.has_judge else ""
+    shown = [run.outcome.signature for run in bad if run.outcome.signature]
+    signature = next((item for item in shown if asked in ("", item)), "")
     if rules.criterion in (Criterion.EXACT, Criterion.STATISTICAL) and not rules.has_judge:
         return Ends(EndsStatus.BAD_UNTESTABLE, signature=signature, reason=bad[0].outcome.reason)
     if broken := find_untestable(good, bad):
         return broken
     criterion = Criterion.JUDGE if rules.has_judge else Criterion.SYMPTOM
     ends = Ends(EndsStatus.OPEN, criterion=criterion, signature=signature)
-    if stranger := _find_stranger(good, bad, signature):
+    if stranger := _find_stranger(good, bad, signature or asked):
         return replace(ends, status=EndsStatus.FLAKY, reason=stranger)
     if not signature:
         return _look_for_failure(bad, ends, rules)
@@ -81,7 +83,8 @@ def _look_for_failure(bad: Sequence[Observation], ends: Ends, rules: EndRules) -
     if ends.criterion is Criterion.JUDGE:
         reason = f"the judging command calls both ends good, the bad end in {num} of {num} runs; {said}"
         return replace(ends, status=EndsStatus.SAME, reason=reason)
-    return replace(ends, status=EndsStatus.UNCLEAR, reason=f"the bad end does not fail in {num} runs; {said}")
+    does = f"show {rules.symptom}" if rules.symptom else "fail"
+    return replace(ends, status=EndsStatus.UNCLEAR, reason=f"the bad end does not {does} in {num} runs; {said}")
 
 
 def _missing(good: Sequence[Observation], bad: Sequence[Observation], num: int) -> tuple[EndRun, ...]:

@@ -13,10 +13,14 @@ from enum import Enum
 from bisect_train.core.changes import Point, digest_of
 from bisect_train.core.fingerprint import EndingKind, Fingerprint, StepRecord
 from bisect_train.core.question import Metric
+from bisect_train.verdict.triage import SYMPTOMS, Category, derived_metric, hard_symptoms
 
 JUDGE_UNTESTABLE = 125
 JUDGE_LOST = 128  # and above: the judge was killed or timed out
 MIN_PRINTED_VALUES = 4
+SYMPTOM_PREFIX = "triage: "  # of the signature of a run that shows the symptom that was asked about
+NEEDS_SAMPLES = ("same_data", "overlapping_samples", "missing_samples")
+NEEDS_NO_OTHER_RANK = ("stale_weights", "restart_differs")  # of the symptoms of silent_distributed
 
 
 class OutcomeKind(str, Enum):
@@ -72,13 +76,14 @@ class Observation:
     part: int = 0
 
 
-def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool = False) -> Outcome:
+def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool = False, symptom: str = "") -> Outcome:
     """Return what a probe showed for the metric that decides.
 
     Args:
         fingerprint: what was recorded.
         metric: the primary metric.
         has_judge: whether a judging command decides in place of the metric.
+        symptom: name of the symptom of triage that makes a run fail, or "".
     """
     ending = fingerprint.ending
     if ending.kind in (EndingKind.CANNOT_START, EndingKind.NO_RECORDER):
@@ -86,6 +91,8 @@ def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool =
         return Outcome(kind, reason=ending.message or ending.kind.value)
     if has_judge:
         return _outcome_of_judge(fingerprint)
+    if symptom and (said := _outcome_of_symptom(fingerprint, metric, symptom)):
+        return said
     if not ending.is_healthy:
         signature = ending.signature or f"{ending.kind.value}:{ending.exit_status or ending.signal or ''}"
         return Outcome(OutcomeKind.FAILED, signature=signature, reason=_say_failure(fingerprint))
@@ -98,6 +105,34 @@ def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool =
         reason = f"{metric.name} is not finite from value {first} on"
         return Outcome(OutcomeKind.FAILED, signature=f"nonfinite:{metric.name}", digest=digest, reason=reason)
     return Outcome(OutcomeKind.MEASURED, value=reduce_values(values, metric.reduce), digest=digest)
+
+
+def signature_of_symptom(symptom: str) -> str:
+    """Return the signature of a run that shows a symptom of triage."""
+    return f"{SYMPTOM_PREFIX}{symptom}"
+
+
+def _outcome_of_symptom(fingerprint: Fingerprint, metric: Metric, symptom: str) -> Outcome | None:
+    """Return the outcome of a run that shows the symptom, or that could not have shown it; None where it does not."""
+    if symptom in hard_symptoms(fingerprint):
+        reason = f"{symptom}: {SYMPTOMS[symptom].description}"
+        signature, digest = signature_of_symptom(symptom), digest_fingerprint(fingerprint, metric.name)
+        return Outcome(OutcomeKind.FAILED, signature=signature, digest=digest, reason=reason)
+    if not fingerprint.ending.is_healthy:
+        return None
+    reason = why_unseen(fingerprint, symptom)
+    return Outcome(OutcomeKind.UNTESTABLE, reason=reason) if reason else None
+
+
+def why_unseen(fingerprint: Fingerprint, symptom: str) -> str:
+    """Return why a run could not have shown a symptom, "" if it could."""
+    is_between_ranks = SYMPTOMS[symptom].category is Category.SILENT_DISTRIBUTED and symptom not in NEEDS_NO_OTHER_RANK
+    if is_between_ranks and len(fingerprint.ranks) < 2:
+        return f"{symptom} shows between ranks, and one rank was recorded: more with `--ranks 2`"
+    has_samples = any(step.samples for rank in fingerprint.ranks for step in rank.steps)
+    if symptom in NEEDS_SAMPLES and not has_samples:
+        return f"{symptom} shows in the samples that each rank trains on, and none could be told apart in this run"
+    return ""
 
 
 def _outcome_of_judge(fingerprint: Fingerprint) -> Outcome:
@@ -131,6 +166,8 @@ def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
             return series.values
     if not fingerprint.ranks:
         return ()
+    if name in DERIVED_METRICS:
+        return _derived_values(fingerprint, name)
     num_steps = min(len(rank.steps) for rank in fingerprint.ranks)
     values = []
     for idx in range(num_steps):
@@ -141,11 +178,27 @@ def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
     return tuple(values)
 
 
-RECORDED_METRICS = ("loss", "grad_norm", "param_norm", "lr", "rss_mib", "cuda_mib", "step_s")
+COST_METRICS = ("rss_mib", "cuda_mib", "step_s")
+RECORDED_METRICS = ("loss", "grad_norm", "param_norm", "lr", *COST_METRICS)
+DERIVED_METRICS = {
+    "coverage": Metric("coverage", reduce="last", better="higher"),  # distinct samples of all samples, over all ranks
+    "moved": Metric("moved", reduce="last", better="higher"),  # share of the weights that the training has changed
+    "pre_clip_norm": Metric("pre_clip_norm", reduce="last", better="lower"),
+    "num_spikes": Metric("num_spikes", reduce="last", better="lower"),  # of the loss
+    "rank_gap": Metric("rank_gap", reduce="last", better="lower"),  # 1 where ranks that should agree do not, else 0
+}
+"""Metrics that take the whole record of a run: one value each."""
+
+
+def _derived_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
+    value = derived_metric(fingerprint, name)
+    return () if value is None else (float(value),)
 
 
 def recorded_metric(name: str) -> Metric:
-    """Return one of RECORDED_METRICS as it is best judged: time by the fastest step, memory by its peak."""
+    """Return one of RECORDED_METRICS or DERIVED_METRICS as it is best judged: time by the fastest step, memory by its peak."""
+    if name in DERIVED_METRICS:
+        return DERIVED_METRICS[name]
     if name == "step_s":
         return Metric(name, reduce="min", unit="s")
     return Metric(name, reduce="max", unit="MiB") if name in ("rss_mib", "cuda_mib") else Metric(name)

@@ -1,13 +1,14 @@
 """Measures the recorder's own time per training step, as a share of the step, at default settings.
 
-Run: python tests/benchmarks/bench_recorder.py [--full] [--rounds N]
+Run: python tests/benchmarks/bench_recorder.py [--full] [--triage] [--rounds N]
 Each model trains in processes of its own, without the recorder and under a copy of it by turns.
 
 - step: tenth percentile of the steps' processor time (one thread) WITHOUT the recorder, median over
   the rounds: the step on a core that nobody else wants; wall time on a busy machine would flatter us;
 - self: the recorder's time per step as its lines report it (everything inside its hooks), after
   warm-up: 0.9 x the median of plain steps plus 0.1 x the median of steps with checksums, median
-  over the rounds. p10: tenth percentile of all steps. With --full, rows that checksum each step;
+  over the rounds. p10: tenth percentile of all steps. With --full, rows that checksum each step; with --triage,
+  rows with what only triage takes (hashes of samples, waits for data, collective calls);
 - share = self / step, against the goal: 3 % of a step of about 8 ms, 1 % of about 200 ms;
 - wall: median step time with the recorder over that without, median over the rounds; for information,
   since on a shared machine it is mostly noise.
@@ -84,7 +85,7 @@ class Run:
     self_s: list[float]
 
 
-def run_program(arguments: tuple[str, ...], *, is_recorded: bool, every_step: bool = False) -> Run:
+def run_program(arguments: tuple[str, ...], *, is_recorded: bool, every_step: bool = False, triage: bool = False) -> Run:
     """Train once, with or without the recorder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -92,7 +93,7 @@ def run_program(arguments: tuple[str, ...], *, is_recorded: bool, every_step: bo
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         if is_recorded:
             shutil.copytree(RECORDER, folder / "recorder", ignore=shutil.ignore_patterns("__pycache__"))
-            settings = {"out": str(folder / "out"), "root": str(folder), "every_step": every_step}
+            settings = {"out": str(folder / "out"), "root": str(folder), "every_step": every_step, "triage": triage}
             (folder / "recorder" / "settings.json").write_text(json.dumps(settings))
             env["PYTHONPATH"] = str(folder / "recorder")
         command = [sys.executable, "train.py", *arguments]
@@ -123,18 +124,18 @@ def p10(values: list[float]) -> float:
     return statistics.quantiles(values, n=10)[0]
 
 
-def measure(name: str, *, every_step: bool, num_rounds: int) -> bool:
+def measure(name: str, *, num_rounds: int, every_step: bool = False, triage: bool = False) -> bool:
     """Print the row of one case; tell whether it meets its goal."""
     arguments, goal = CASES[name]
     pairs = []
     for _ in range(num_rounds):
         plain = run_program(arguments, is_recorded=False)
-        pairs.append((plain, run_program(arguments, is_recorded=True, every_step=every_step)))
+        pairs.append((plain, run_program(arguments, is_recorded=True, every_step=every_step, triage=triage)))
     step_s = statistics.median([p10(plain.cpu_s) for plain, _ in pairs])
     self_s = statistics.median([typical_self_s(run.self_s, every_step=every_step) for _, run in pairs])
     p10_s = statistics.median([p10(run.self_s) for _, run in pairs])
     wall = statistics.median([statistics.median(run.step_s) / statistics.median(plain.step_s) for plain, run in pairs])
-    label = name + (" (each step)" if every_step else "")
+    label = name + (" (each step)" if every_step else "") + (" (triage)" if triage else "")
     print(
         f"{label:<17}{pairs[0][0].num_params:>9}{step_s * 1e3:>9.2f}{self_s * 1e3:>9.3f}"
         f"{p10_s * 1e3:>8.3f}{self_s / step_s:>8.2%}{goal:>6.0%}{wall:>7.3f}",
@@ -147,13 +148,16 @@ def main() -> int:
     """Print the table; the status is 1 where a goal is missed."""
     parser = argparse.ArgumentParser(description="The recorder's own time per training step.")
     parser.add_argument("--full", action="store_true", help="also with checksums at each step, for which there is no goal")
+    parser.add_argument("--triage", action="store_true", help="also with what only triage takes")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind (default: 3)")
     options = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {options.rounds} rounds")
     print(f"{'case':<17}{'params':>9}{'step ms':>9}{'self ms':>9}{'p10 ms':>8}{'share':>8}{'goal':>6}{'wall':>7}")
     is_met = True
     for name in CASES:
-        is_met = measure(name, every_step=False, num_rounds=options.rounds) and is_met
+        is_met = measure(name, num_rounds=options.rounds) and is_met
+        if options.triage:
+            measure(name, triage=True, num_rounds=options.rounds)
         if options.full:
             measure(name, every_step=True, num_rounds=options.rounds)
     return 0 if is_met else 1

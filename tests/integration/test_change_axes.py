@@ -268,3 +268,16 @@ def test_keys_of_a_hydra_composition_are_given_as_overrides(user: UserRepo, repo
     assert space.variant(make_point(0, plus=(number,))).command == ("python", "lr=0.2", "lr=0.3")
     with pytest.raises(RecipeError, match="no Hydra config directory"):
         build_space(repository, replace(question, hydra_dir="nowhere"))
+
+
+def test_hydra_directory_with_a_submodule_and_links_is_composed(user: UserRepo, repository: Repository) -> None:
+    pytest.importorskip("hydra", reason="Hydra is an optional extra")
+    user.commit({"conf/train.yaml": "defaults: [optimizer: sgd]\n", "conf/optimizer/base.yaml": "lr: 1\n"})
+    (user.path / "conf/optimizer/sgd.yaml").symlink_to("base.yaml")
+    (user.path / "conf/outside.yaml").symlink_to("/etc/hostname")
+    user.git("add", "-A")
+    user.git("update-index", "--add", "--cacheinfo", f"160000,{user.head},conf/shared")
+    user.git("commit", "-q", "-m", "a submodule among the configs")
+    ends = {"good_state": EndState(hydra=("train",)), "bad_state": EndState(hydra=("train", "optimizer.lr=2"))}
+    question = one_commit(user, **ends, command=("python", "{overrides}"), hydra_dir="conf")
+    assert keys_of(build_space(repository, question)) == ["config:optimizer.lr"]

@@ -62,7 +62,7 @@ from tests.support.git_repos import UserRepo, git, question_of
         ),
         (("run", "--good", "old", "--", "nosuchprogram", "train.py"), "command not found: 'nosuchprogram'"),
         (("run", "--good", "old", "--", "./nosuch.sh"), "command not found: './nosuch.sh'"),
-        (("run", "--good", "old", "--", "python", "nosuch.py"), "no such script: 'nosuch.py' is tracked at neither end"),
+        (("run", "--good", "old", "--", "python", "nosuch.py"), "no such script: 'nosuch.py' is not tracked at either end"),
         (("run", "--good", "old", "--", "python", "-u", "-X", "dev", "a/b.py"), "no such script: 'a/b.py'"),
         (("run", "--good", "old", "--", "python", "/no/such.py"), "no such script: '/no/such.py'"),
         (("run", "--good", "old", "--recipe", "no.yaml", *TRAINING), "no.yaml: there is no such recipe"),

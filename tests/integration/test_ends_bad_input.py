@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from bisect_train.changes.axes import EnvAxis
+from bisect_train.changes.data import digest_path
+from bisect_train.cli.driving import refuse_changed_data
 from bisect_train.cli.main import group
+from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import InputError
-from bisect_train.core.question import EndState
-from tests.support.git_repos import UserRepo
+from bisect_train.core.question import DataEnd, EndState
+from tests.support.git_repos import UserRepo, question_of
+
+TWO = ("--bad-ranks", "2")
+"""Something in which the ends differ."""
 
 
 @pytest.fixture
@@ -25,18 +32,18 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UserRepo:
     return repo
 
 
-def _diff(*args: str) -> str:
+def _diff(*args: str, command: str = "diff") -> str:
     """Return what `diff` prints about one commit with two ends."""
-    result = CliRunner().invoke(group, ["diff", "--good", "HEAD", "--bad", "HEAD", *args], standalone_mode=False)
+    result = CliRunner().invoke(group, [command, "--good", "HEAD", "--bad", "HEAD", *args], standalone_mode=False)
     if result.exception:
         raise result.exception
     return result.output
 
 
-def _refused(*args: str) -> str:
+def _refused(*args: str, command: str = "diff") -> str:
     """Return message and hint of an input error."""
     with pytest.raises(InputError) as caught:
-        _diff(*args)
+        _diff(*args, command=command)
     assert caught.value.hint
     return str(caught.value)
 
@@ -113,3 +120,118 @@ def test_variables_may_differ_where_the_environment_is_only_inherited(user: User
     Path("../recipe.yaml").write_text("environment: {mode: inherit}\n")
     Path("../bad.env").write_text("A=1\n")
     assert "not set -> 1" in _diff("--recipe", "../recipe.yaml", "--bad-env", "../bad.env")
+
+
+@pytest.mark.parametrize("target", ["train.py", "train.py/x", "sub", "sub/kept.txt"])
+def test_data_at_a_place_that_git_tracks_are_refused_before_a_run(user: UserRepo, target: str) -> None:
+    user.commit({"sub/kept.txt": "x"})
+    for name in ("v1", "v2"):
+        (user.path.parent / name).write_text(name)
+    tracked = "train.py" if target == "train.py/x" else target
+    said = _refused("--good-data", f"{target}=../v1", "--bad-data", f"{target}=../v2")
+    assert f"data cannot be linked at {target}: commit {user.head[:12]} tracks {tracked}" in said
+    Path("../recipe.yaml").write_text(f"data: {{link: [{{from: ../v1, to: {target}}}]}}\n")
+    assert f"data cannot be linked at {target}" in _refused("--recipe", "../recipe.yaml", *TWO)
+    assert "sub/free" in _diff("--good-data", "sub/free=../v1", "--bad-data", "sub/free=../v2")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nosuchprogram train.py", "command not found: 'nosuchprogram'"),
+        ("./nosuch.sh", "command not found: './nosuch.sh'"),
+        ("/no/such/program", "command not found: '/no/such/program'"),
+        ("python nosuch.py", "no such script: 'nosuch.py' is not tracked"),
+        ("bash nosuch.sh", "no such script: 'nosuch.sh' is not tracked"),
+        ("./run.sh", "the program './run.sh' is not tracked by git"),
+    ],
+)
+def test_bad_command_that_cannot_be_started_is_refused_by_its_option(user: UserRepo, text: str, said: str) -> None:
+    Path("run.sh").write_text("python train.py\n")
+    refused = _refused("--bad-command", text, "--dry-run", "--", "python", "train.py", command="run")
+    assert said in refused and ("--bad-command" in refused or "git add run.sh" in refused)
+
+
+def test_launcher_that_is_not_there_is_refused_by_the_recipe(user: UserRepo) -> None:
+    Path("../recipe.yaml").write_text("launcher: [nosuchlauncher, exec]\n")
+    said = _refused("--recipe", "../recipe.yaml", "--bad-ranks", "2", "--dry-run", "--", "python", "train.py", command="run")
+    assert "command not found: 'nosuchlauncher'" in said and "`launcher:` in ../recipe.yaml" in said
+
+
+@pytest.mark.parametrize("text", ["banana", "ftp://host/simple", "https://", "file:///no/such", "../nope"])
+def test_index_that_is_no_address_and_no_folder_is_refused(user: UserRepo, text: str) -> None:
+    assert f"--index-url {text}: " in _refused("--index-url", text, *TWO)
+
+
+@pytest.mark.parametrize("text", ["none", "https://me:s3cret@host/simple", "../wheels", "file:///tmp"])
+def test_index_that_is_an_address_or_a_folder_is_taken(user: UserRepo, text: str) -> None:
+    Path("../wheels").mkdir()
+    _diff("--index-url", text, *TWO)
+
+
+def test_index_with_a_login_is_refused_without_it(user: UserRepo) -> None:
+    said = _refused("--index-url", "htp://me:s3cret@host/simple", *TWO)
+    assert "htp://(hidden)@host/simple" in said and "s3cret" not in said
+
+
+def test_package_repository_that_is_none_is_refused(user: UserRepo) -> None:
+    for folder in ("../plain", "inside"):
+        Path(folder).mkdir()
+        assert "is no git repository" in _refused("--package-repo", f"x={folder}", *TWO)
+    said = _refused("--package-repo", "x=https://me:s3cret@host/x.git", *TWO)
+    assert "only a clone on this machine is read" in said and "s3cret" not in said
+
+
+def test_package_repository_of_a_package_that_does_not_differ_is_noted(user: UserRepo) -> None:
+    for name, version in (("old", "1.0"), ("new", "2.0")):
+        Path(f"../{name}.txt").write_text(f"numpy=={version}\nsix==1.0\n")
+    ends = ["--good-env", "../old.txt", "--bad-env", "../new.txt", "--index-url", "none"]
+    said = " ".join(_diff(*ends, "--package-repo", f"six={user.path}").split())
+    assert "--package-repo six: this package does not differ between the ends; those that do: numpy" in said
+    assert "--package-repo" not in _diff(*ends, "--package-repo", f"NumPy={user.path}")
+
+
+def test_interpreters_are_told_by_their_own_options(user: UserRepo) -> None:
+    for option in ("--python", "--bad-python"):
+        said = _refused(option, "/no/python", *TWO)
+        assert "no such interpreter" in said and f"{option} takes" in said
+    assert "--bad-python takes" in _refused("--bad-python", "/bin/echo", *TWO)
+
+
+def test_data_that_are_gone_later_are_told_with_what_brings_them_back(user: UserRepo) -> None:
+    source = user.path.parent / "v2"
+    source.write_text("two")
+    state = EndState(data=(DataEnd(DataLink(str(source), "corpus"), digest_path(source)),))
+    question = replace(question_of(user.head, user.head), bad_state=state)
+    refuse_changed_data(question, "since this bisection was asked")
+    source.unlink()
+    with pytest.raises(InputError) as caught:
+        refuse_changed_data(question, "since this bisection was asked")
+    assert "v2 (linked at corpus) is gone since this bisection was asked" in str(caught.value)
+    assert "put the same data there again" in caught.value.hint and "bisect-train resume" in caught.value.hint
+
+
+def test_folders_given_on_the_command_line_start_at_the_current_folder_and_those_of_a_recipe_at_the_repository(
+    user: UserRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, version in (("old", "1.0"), ("new", "2.0")):
+        Path(f"../{name}.txt").write_text(f"numpy=={version}\n")
+    (user.path / "inside").mkdir()
+    (user.path.parent / "elsewhere/wheels").mkdir(parents=True)
+    monkeypatch.chdir(user.path.parent / "elsewhere")
+    ends = ["--repo", str(user.path), "--good-env", "../old.txt", "--bad-env", "../new.txt"]
+    Path("recipe.yaml").write_text("environment: {find_links: [inside]}\n")
+    _diff(*ends, "--recipe", "recipe.yaml", "--find-links", "wheels")
+    assert "inside: there is no such file" in _refused(*ends, "--find-links", "inside")
+
+
+def test_hydra_errors_name_the_folder_as_the_repository_does(user: UserRepo) -> None:
+    pytest.importorskip("hydra", reason="Hydra is an optional extra")
+    user.commit({"conf/train.yaml": "defaults: [optimizer: sgd]\n", "conf/optimizer/sgd.yaml": "lr: 1\n"})
+    Path("../recipe.yaml").write_text("config: {hydra: conf}\n")
+    for bad in ("train optimizer=nope", "nope", "train nothing.there=1"):
+        said = _refused(
+            "--recipe", "../recipe.yaml", "--good-hydra", "train", "--bad-hydra", bad, "--", "python", "train.py", "{overrides}"
+        )
+        assert f"conf of commit {user.head[:12]}: Hydra cannot compose" in said
+        assert str(user.path.parent / "home") not in said

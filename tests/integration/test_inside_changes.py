@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -290,6 +291,47 @@ def test_secret_of_a_variable_is_in_no_report(desk: Desk, tmp_path: Path) -> Non
     assert "-secret" not in written and 'API_TOKEN="$API_TOKEN"' in "\n".join(report["reproduce"])
 
 
+def test_secrets_of_keys_arguments_and_addresses_are_run_and_told_nowhere(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = desk.user.commit({"train.py": "x"})
+    options = []
+    for end, number in (("good", 1), ("bad", 2)):
+        (tmp_path / f"{end}.yaml").write_text(f"lr: {number}\nwandb: {{api_key: s3cret-{number}}}\n")
+        (tmp_path / f"{end}.txt").write_text(f"toyopt @ https://me:s3cret-{number}@host/toyopt-{number}.0-py3-none-any.whl\n")
+        (tmp_path / f"{end}.env").write_text(f"DB=postgres://me:s3cret-{number}@host/db\n")
+        options += [f"--{end}-config", str(tmp_path / f"{end}.yaml"), f"--{end}-env", str(tmp_path / f"{end}.txt")]
+        options += [f"--{end}-env", str(tmp_path / f"{end}.env")]
+    training = ("python", "train.py", "--config", "{config}", "--hf-token", "s3cret-1", "--proxy=https://me:s3cret-1@host/")
+    bad_command = shlex.join(training).replace("s3cret-1", "s3cret-2").replace("'", "")
+    options += ["--bad-command", bad_command, "--index-url", "https://me:s3cret-0@host/simple"]
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        assert job.spec.variant.config is not None
+        return 2.0 if "lr: 2" in job.spec.variant.config.text else 1.0
+
+    report = desk.run(level, "--good", head, "--bad", head, *options, command=training)
+    assert [part["id"] for part in report["culprits"][0]["changes"]] == ["lr"]
+    said = [json.dumps(report), (desk.home / "out" / "report.html").read_text()]
+    for args in (["log"], ["log", "--json"], ["report", "--no-color"], ["list"], ["status"], ["log", "--observations"]):
+        said.append(CliRunner().invoke(group, args, standalone_mode=False).output)
+    ends = ["--good", head, "--bad", head, *options, "--", *training]
+    said.append(CliRunner().invoke(group, ["diff", "--json", str(tmp_path / "d.json"), *ends], standalone_mode=False).output)
+    said.append(CliRunner().invoke(group, ["run", "--dry-run", *ends], standalone_mode=False).output)
+    said.append((tmp_path / "d.json").read_text())
+    assert all(said) and not [text for text in said if "s3cret" in text]
+    assert all("(hidden)" in text for text in (said[0], said[1], said[-1]))
+    assert "api_key: (hidden)" in said[3]
+    reproduce = "\n".join(report["reproduce"])
+    assert (
+        "--hf-token '(hidden)'" in reproduce and 'DB="$DB"' in reproduce and "put your own secrets where (hidden)" in reproduce
+    )
+    bad = next(job for job in desk.jobs if "lr: 2" in job.spec.variant.config.text).spec.variant  # type: ignore[union-attr]
+    assert bad.config is not None and "api_key: s3cret-2" in bad.config.text
+    assert "s3cret-2" in bad.command and "s3cret-2" in dict(bad.env)["DB"] and "s3cret-2" in bad.packages[0]
+    assert desk.jobs[0].settings.environment.index == "https://me:s3cret-0@host/simple"
+
+
 def test_nothing_is_said_of_keys_where_the_culprit_keeps_the_program_from_running(desk: Desk) -> None:
     """Two runs that crash before they read a key are equal, whatever the key is."""
     user = desk.user
@@ -335,3 +377,20 @@ def test_report_of_a_named_package_asks_no_index_again(desk: Desk, tmp_path: Pat
     assert result.exception is None and "What is inside package toyopt was not looked at: toyopt 2.0 was not found" in " ".join(
         result.output.split()
     )
+
+
+def test_commit_that_moves_two_packages_is_looked_into_where_runs_follow_its_list(desk: Desk, tmp_path: Path) -> None:
+    user = desk.user
+    good = user.commit({"train.py": "x", "requirements.txt": "toya==1\ntoyb==1\n"})
+    user.commit({"README": "1"})
+    bump = user.commit({"requirements.txt": "toya==2\ntoyb==2\n"}, message="deps: newer ones")
+    user.commit({"README": "2"})
+    (tmp_path / "recipe.yaml").write_text("environment: {files: [requirements.txt], index: none}\n")
+
+    def level(_: UserRepo, job: ProbeJob) -> float:
+        return 2.0 if "toyb==2" in job.spec.variant.packages else 1.0
+
+    report = desk.run(level, "--good", good, "--recipe", str(tmp_path / "recipe.yaml"))
+    (culprit,) = report["culprits"]
+    assert culprit["changes"][0]["id"] == bump
+    assert [part["id"] for part in culprit["inside"]] == ["requirements.txt:toyb"]

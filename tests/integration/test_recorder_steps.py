@@ -64,7 +64,7 @@ os._exit(0)
 
 
 def test_recorder_over_kinds_of_optimizers_counts_steps_not_fires(tmp_path: Path) -> None:
-    outcome = run_program(tmp_path, LOOPS, checksum_every=3)
+    outcome = run_program(tmp_path, LOOPS, checksum_every=3, triage=True)
     assert outcome.status == 0, outcome.stderr
     assert outcome.events("recorder_error") == []
     two, closure, container, scaled, skipped, mixed, last = outcome.steps()
@@ -114,7 +114,7 @@ print("frames", frames, loss.item().hex())
 def test_recorder_on_a_compiled_model_adds_no_graph_and_sees_batches(tmp_path: Path, kind: str) -> None:
     source = COMPILED.replace("KIND", repr(kind))
     plain = run_program(tmp_path, source, is_recorded=False)
-    recorded = run_program(tmp_path, source)
+    recorded = run_program(tmp_path, source, triage=True)
     assert plain.status == 0, plain.stderr
     assert recorded.stdout == plain.stdout
     assert recorded.stderr == plain.stderr
@@ -143,7 +143,7 @@ print("never")
 
 
 def test_recorder_stop_that_is_swallowed_ends_the_program_at_the_next_forward(tmp_path: Path) -> None:
-    outcome = run_program(tmp_path, STUBBORN, steps=3)
+    outcome = run_program(tmp_path, STUBBORN, steps=3, triage=True)
     assert outcome.status == 0, outcome.stderr
     assert outcome.stdout.split("\n") == ["child 7", "logged 0", "logged 1", "logged 2", "swallowed 3", ""]
     assert [e["how"] for e in outcome.events("stop")] == ["SystemExit", "os._exit"]

@@ -21,7 +21,7 @@ from bisect_train.core.probe import ProbeJob, ProbeResult
 from bisect_train_workers.injection import RECORDER_FOLDER
 from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
-from bisect_train_workers.warm.client import Target, split_command
+from bisect_train_workers.warm.client import MAX_SERVERS, Target, split_command
 from tests.support.probes import TinyRepo, context_of, make_job, make_settings, result_of
 from tests.support.recorded_training import events_named
 
@@ -239,6 +239,20 @@ def test_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert run(job_of(tmp_path / "c", STEP), home).is_warm
+    end_servers(home)
+
+
+def test_the_least_used_server_gives_way_to_another_seed(tmp_path: Path) -> None:
+    home = tmp_path / "node"
+    for seed_idx in range(MAX_SERVERS + 1):
+        run(job_of(tmp_path / f"r{seed_idx}", STEP, seed_idx=seed_idx), home)
+        wait_for_servers(home, min(seed_idx + 1, MAX_SERVERS))
+        time.sleep(0.05)
+    deadline = time.monotonic() + 30.0
+    while len(alive := [pid for pid in server_pids(home) if start_mark(pid)]) != MAX_SERVERS:
+        assert time.monotonic() < deadline, alive
+        time.sleep(0.1)
+    assert not run(job_of(tmp_path / "first", STEP, seed_idx=0), home).is_warm
     end_servers(home)
 
 

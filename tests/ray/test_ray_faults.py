@@ -15,9 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bisect_train.core.errors import MachineError
+from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.executor import ProbeFinished
 from bisect_train.core.probe import ProbeJob
+from bisect_train_workers import ray_executor
 from bisect_train_workers.processes import find_marked
 from bisect_train_workers.ray_executor import RayExecutor
 from tests.support.probes import FOREVER, job_of, make_settings
@@ -136,10 +137,34 @@ def test_worker_does_not_import_from_the_users_folder(tmp_path: Path, monkeypatc
         longest.rmdir()  # nothing of Ray is left in it
 
 
-def test_probe_that_fits_no_node_is_a_machine_error() -> None:
-    executor = RayExecutor(make_settings(cpus=64.0), cpus=1)
+@pytest.mark.parametrize(
+    ("wanted", "hint"), [({"cpus": 64.0}, "resources: {cpus: 1}"), ({"gpus": 512.0}, "fewer with --gpus")], ids=["cpus", "gpus"]
+)
+def test_probe_that_fits_no_node_is_refused_at_once(tmp_path: Path, wanted: dict[str, float], hint: str) -> None:
+    job = job_of(tmp_path / "r", FOREVER, settings=make_settings(**wanted))
+    executor = RayExecutor(job.settings, cpus=1)
     try:
-        with pytest.raises(MachineError, match="no node has"):
-            executor.facts()
+        for ask in (executor.facts, lambda: executor.submit(job)):
+            started = time.monotonic()
+            with pytest.raises(InputError, match=r"no node has .*; the largest of 1 has 1 CPUs") as caught:
+                ask()
+            assert hint in caught.value.hint and caught.value.exit_status == 2
+        assert time.monotonic() - started < 5.0  # Ray is there already: it is not asked to wait for such a node
+    finally:
+        executor.close()
+
+
+def test_probes_whose_nodes_are_gone_do_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_of(tmp_path / "r", FOREVER, id="nodes-gone")
+    executor = RayExecutor(job.settings, node_home=tmp_path / "n", cpus=1)
+    try:
+        executor.submit(job)
+        while not is_running(job.id):
+            executor.wait(0.1)
+        monkeypatch.setattr(ray_executor, "_LOOK_S", 0.0)
+        monkeypatch.setattr(ray_executor, "_nodes", list)
+        with pytest.raises(MachineError, match="nodes are gone"):
+            for _ in range(20):
+                executor.wait(0.1)
     finally:
         executor.close()

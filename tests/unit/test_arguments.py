@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bisect_train.changes.arguments import ArgumentDiff, diff_arguments
+from bisect_train.changes.arguments import ArgumentDiff, diff_arguments, diff_commands
 from bisect_train.core.changes import ChangeKind
 from tests.support.properties import examples
 
@@ -87,6 +87,45 @@ def test_long_value_is_shortened_in_the_title() -> None:
 def test_choosing_an_unknown_change_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="no such argument change: --y"):
         diff_of("--x 1", "--x 2").render(["--y"])
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("python train.py --lr 1", "bash x.sh --lr 2"),
+        ("python train.py --lr 1", "python other.py --lr 1"),
+        ("python -m pkg.train --lr 1", "python -m pkg.other --lr 1"),
+        ("python train.py", "torchrun --nproc_per_node {ranks} train.py"),
+        ("torchrun --nproc_per_node {ranks} a.py --lr 1", "torchrun --nproc_per_node {ranks} b.py --lr 2"),
+        ("python -m torch.distributed.run --standalone a.py", "python -m torch.distributed.run --standalone b.py"),
+        ("bash -x a.sh 1", "bash -x b.sh 1"),
+        ("./train.sh 1", "./other.sh 2"),
+        ("python train.py", "/usr/bin/python train.py"),
+    ],
+)
+def test_another_program_or_script_is_one_change(good: str, bad: str) -> None:
+    diff = diff_commands(shlex.split(good), shlex.split(bad))
+    (change,) = diff.changes
+    assert (change.kind, change.id) == (ChangeKind.LAUNCH, "command")
+    assert change.title.startswith(f"command: {shlex.join(shlex.split(good))[:50]}")
+    assert shlex.join(diff.render([])) == shlex.join(shlex.split(good))
+    assert shlex.join(diff.render([change])) == shlex.join(shlex.split(bad))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "ids"),
+    [
+        ("python train.py --lr 1", "python -u train.py --lr 2", ["-u", "--lr"]),
+        ("python train.py configs/a.py", "python train.py configs/b.py", ["argument 3"]),
+        ("python -m pkg.train --a 1", "python -m pkg.train --a 2", ["--a"]),
+        ("torchrun --nproc 2 train.py --a 1", "torchrun --nproc 4 train.py --a 1", ["--nproc"]),
+        ("python train.py", "python3 train.py", ["argument 1"]),
+        ("bash run.sh 1", "bash run.sh 2", ["argument 3"]),
+        ("python train.py", "python train.py", []),
+    ],
+)
+def test_arguments_of_the_same_program_are_changes_of_their_own(good: str, bad: str, ids: list[str]) -> None:
+    assert [change.id for change in diff_commands(shlex.split(good), shlex.split(bad)).changes] == ids
 
 
 WORDS = st.sampled_from(

@@ -9,7 +9,7 @@ import pytest
 
 from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import RecipeError
-from bisect_train.core.probe import MetricPattern
+from bisect_train.core.probe import MetricPattern, RestartSettings
 from bisect_train.core.question import Metric
 from bisect_train.recipe import Recipe, load_recipe
 
@@ -79,7 +79,7 @@ MISTAKES = [
     ("data:\n  link:\n  - a\n  - {from: x, tto: y}\n", r"line 4: unknown key data.link\[1\].tto.*\n.*`to`"),
     ("metrics:\n  m:\n    patern: '(x)'\n", r"line 3: unknown key metrics.m.patern.*\n.*`pattern`"),
     ("qqqqq: 1\n", r"unknown key qqqqq\n  known keys here: command, config"),
-    ("restart: {save_at: 4}\n", r"line 1: the key restart is not supported by this version"),
+    ("when: {x: 4}\n", r"line 1: the key when is not supported by this version"),
     ("environment: {mode: conda}\n", r"line 1: environment.mode"),
     ("environment: {files: [../requirements.txt]}\n", r"leads out of the checkout"),
     ("when: {}\n", r"the key when is not supported by this version"),
@@ -175,3 +175,33 @@ def test_file_that_cannot_be_read_is_a_recipe_error(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"command: [\xe9]")
     with pytest.raises(RecipeError, match="UTF-8"):
         load_recipe(tmp_path / "latin.yaml")
+
+
+def test_restart_is_read_and_needs_steps_that_are_left(tmp_path: Path) -> None:
+    text = 'command: [python, train.py]\nrestart: {save_at: 4, ranks: 1, command: ["{command}", --resume, "{out}"]}\n'
+    recipe = recipe_of(tmp_path, text)
+    expected = RestartSettings(4, ("{command}", "--resume", "{out}"), 1, True)
+    assert recipe.restart_settings(6) == recipe.restart_settings(None) == expected
+    assert recipe_of(tmp_path, "command: [a]\n").restart_settings(1) is None
+    for steps, said in ((5, "at most 3"), (4, "at most 2"), (1, "one step cannot be interrupted")):
+        with pytest.raises(RecipeError, match=f"restart.save_at: 4 leaves no step .* {said}") as caught:
+            recipe.restart_settings(steps)
+        assert "--steps" in caught.value.hint and caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("restart: {save_at: -1, command: [a]}\n", "restart.save_at"),
+        ("restart: {save_at: 3}\n", "lacks the key `command`"),
+        ("restart: {command: [a]}\n", "lacks the key `save_at`"),
+        ("restart: {save_at: 3, command: a b}\n", "a command is a list"),
+        ("restart: {save_at: 3, command: [a], ranks: 0}\n", "restart.ranks"),
+        ("restart: {save_at: 3, command: [a], rank: 2}\n", "unknown key restart.rank"),
+        ('restart: {save_at: 3, command: [a, "{overrides}"]}\n', "overrides.* has no place here"),
+        ('restart: {save_at: 3, command: [a, "{comand}"]}\n', "did you mean {command}"),
+    ],
+)
+def test_restart_with_a_mistake_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        recipe_of(tmp_path, text)

@@ -62,6 +62,13 @@ def test_settings_checksum_first_every_tenth_and_last_step() -> None:
     settings = Settings({"out": "/o", "steps": 25})
     assert [idx for idx in range(25) if settings.has_checksum(idx)] == [0, 10, 20, 24]
     assert Settings({"out": "/o", "every_step": True}).has_checksum(3)
+
+
+def test_settings_count_moved_weights_at_each_checksum_only_where_triage_was_asked_for() -> None:
+    usual, asked = (Settings({"out": "/o", "steps": 71, "triage": triage}) for triage in (False, True))
+    assert [idx for idx in range(0, 71, 10) if usual.has_moved(idx)] == [0, 50, 70]
+    assert usual.has_moved(33), "a checksum at exit"
+    assert all(asked.has_moved(idx) for idx in range(0, 71, 10))
     assert not Settings({"out": "/o", "checksum_every": 0}).has_checksum(10)
 
 

@@ -87,6 +87,19 @@ EFFECT = {
     **dict.fromkeys(("good", "bad", "good_sd", "bad_sd", "num_good", "num_bad"), OPTIONAL_NUMBER),
     **dict.fromkeys(("share", "share_low", "share_high"), OPTIONAL_NUMBER),
 }
+FINDING = {
+    **dict.fromkeys(("category", "symptom", "stage", "summary", "look_at"), str),
+    "step": (int, type(None)),
+    "ranks": [int],
+    "needs_baseline": bool,
+    "evidence": [{**dict.fromkeys(("name", "value", "expected", "source"), str), "rank": (int, type(None))}],
+}
+RANK = {
+    **dict.fromkeys(("rank", "steps"), int),
+    **dict.fromkeys(("first_loss", "last_loss", "grad_norm", "num_samples", "num_distinct"), OPTIONAL_NUMBER),
+    "lr": [NUMBER],
+    **dict.fromkeys(("param_hash", "ending"), str),
+}
 SCHEMA: dict[str, Any] = {
     "schema": int,
     "id": str,
@@ -113,6 +126,15 @@ SCHEMA: dict[str, Any] = {
         **dict.fromkeys(("category", "symptom", "stage"), OPTIONAL_TEXT),
         "evidence": [str],
         "look_first": [str],
+        "findings": [FINDING],
+        "ranks": [RANK],
+        "baseline_ranks": [RANK],
+        "curves": [{"side": str, "rank": int, "steps": [int], "losses": [OPTIONAL_NUMBER], "grad_norms": [OPTIONAL_NUMBER]}],
+        "stacks": [{"name": str, "rank": (int, type(None)), "waits_at": str, "text": str}],
+        "samples": [{"rank": int, "step": int, "baseline": [str], "run": [str]}],
+        "second_look": (dict, type(None)),
+        "looked_at": [str],
+        "cannot_see": [str],
     },
     "probe": {"steps": int, "ranks": int, "rung": str, "covers": [str], "cannot_see": [str]},
     "cost": {

@@ -19,6 +19,8 @@ BASE = StepRecord(
     param_norm=3.0,
     param_hash="aa",
     batch_hash="bb",
+    samples="00000001",
+    collectives="2:aa",
     dtypes=("param:float32",),
     step_s=0.1,
     rss_mib=100.0,
@@ -45,6 +47,8 @@ def test_divergence_equal_runs_gives_none() -> None:
         ({"clip_norm": 2.0, "param_hash": "zz"}, Stage.GRADIENT, "clip_norm"),
         ({"grad_norm": 0.5, "param_hash": "zz"}, Stage.CLIPPING, "grad_norm"),
         ({"clip_norm": None, "grad_norm": 1.5, "param_hash": "zz"}, Stage.CLIPPING, "grad_norm"),
+        ({"samples": "0000000a", "loss": 3.0}, Stage.DATA, "samples"),
+        ({"collectives": "3:ff", "lr": (0.2,)}, Stage.REDUCTION, "collectives"),
         ({"lr": (0.2,), "param_hash": "zz"}, Stage.LEARNING_RATE, "lr"),
         ({"param_hash": "zz", "param_norm": 4.0}, Stage.UPDATED_PARAMETERS, "param_hash"),
     ],
@@ -162,3 +166,65 @@ def test_step_rows_cover_both_runs_and_compare_hashes() -> None:
 def test_step_rows_without_recorder_is_empty() -> None:
     nothing = Fingerprint(Ending(EndingKind.FINISHED))
     assert step_rows(nothing, nothing) == () and first_divergence(nothing, nothing) is None
+
+
+def starting(param_hash: str, **change: object) -> Fingerprint:
+    events = (Event("first_batch", 0, {"num_params": 10}), Event("initial_params", 0, {"param_hash": param_hash}))
+    steps = (replace(BASE, **change), replace(BASE, step=1))  # type: ignore[arg-type]
+    return Fingerprint(Ending(EndingKind.STOPPED), (RankRecord(0, steps, events),))
+
+
+def test_divergence_initial_parameters_come_after_the_data_and_before_the_loss() -> None:
+    found = first_divergence(starting("aa"), starting("bb", loss=3.0))
+    assert found is not None and (found.stage, found.signal, found.step) == (Stage.INITIAL_PARAMETERS, "param_hash", 0)
+    assert (found.left, found.right) == ("aa", "bb")
+    found = first_divergence(starting("aa"), starting("bb", batch_hash="cc"))
+    assert found is not None and found.stage is Stage.DATA
+    found = first_divergence(starting("aa"), starting("aa", loss=3.0))
+    assert found is not None and found.stage is Stage.FORWARD
+
+
+def test_divergence_initial_parameters_are_compared_without_any_step() -> None:
+    sides = [replace(starting(value), ranks=(replace(starting(value).ranks[0], steps=()),)) for value in ("aa", "bb")]
+    found = first_divergence(sides[0], sides[1])
+    assert found is not None and found.signal == "param_hash"
+
+
+def test_divergence_rates_name_the_groups_and_show_whole_lists() -> None:
+    left, right = (run(replace(BASE, lr=rates)) for rates in ((0.0025, 0.005, 0.1), (0.0025, 0.0025, 0.1)))
+    found = first_divergence(left, right)
+    assert found is not None and (found.stage, found.signal) == (Stage.LEARNING_RATE, "lr of group 1")
+    assert (found.left, found.right) == ("(0.0025, 0.005, 0.1)", "(0.0025, 0.0025, 0.1)")
+    found = first_divergence(left, run(replace(BASE, lr=(0.0, 0.0, 0.1))))
+    assert found is not None and found.signal == "lr of groups 0, 1"
+    found = first_divergence(left, run(replace(BASE, lr=(0.0025, 0.005))))
+    assert found is not None and found.signal == "lr"
+
+
+def ranks_with(*norms: float, collectives: str = "2:aa") -> Fingerprint:
+    records = [RankRecord(rank, (replace(BASE, clip_norm=norm, collectives=collectives),)) for rank, norm in enumerate(norms)]
+    return Fingerprint(Ending(EndingKind.STOPPED), tuple(records))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "stage"),
+    [
+        (ranks_with(4.0, 4.0), ranks_with(2.0, 2.0), Stage.REDUCTION),  # averaged twice
+        (ranks_with(4.0, 4.0), ranks_with(8.0, 8.0), Stage.REDUCTION),  # summed
+        (ranks_with(4.0, 4.0), ranks_with(4.0, 5.0), Stage.REDUCTION),  # each rank its own
+        (ranks_with(4.0, 4.0), ranks_with(5.0, 5.0, collectives="1:bb"), Stage.REDUCTION),  # other calls
+        (ranks_with(4.0, 4.0), ranks_with(5.0, 5.0), Stage.GRADIENT),
+        (ranks_with(4.0, 5.0), ranks_with(4.0, 6.0), Stage.GRADIENT),
+        (ranks_with(4.0), ranks_with(2.0), Stage.GRADIENT),
+        (ranks_with(0.0, 0.0), ranks_with(2.0, 2.0), Stage.GRADIENT),
+    ],
+)
+def test_divergence_of_norms_across_ranks_is_the_reduction_where_ranks_say_so(
+    left: Fingerprint, right: Fingerprint, stage: Stage
+) -> None:
+    found = first_divergence(left, right)
+    assert found is not None and (found.stage, found.signal, found.rank) == (
+        stage,
+        "clip_norm",
+        0 if right.ranks[0].steps[0].clip_norm != 4.0 else 1,
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from bisect_train.core.changes import Variant
 from bisect_train.core.probe import ProbeSpec, Rung
-from bisect_train_workers.command import CommandError, Places, complete_command, program_seed
+from bisect_train_workers.command import CommandError, Places, complete_command, insert_command, program_seed
 
 PLACES = Places("/env/bin/python", "/p/config.yaml", "/p/out", 23456)
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", "23456"]
@@ -85,3 +85,17 @@ def test_complete_command_with_steps_but_to_the_end_is_an_error() -> None:
 def test_program_seed_stays_in_range() -> None:
     assert program_seed(0) == 0
     assert all(0 <= program_seed(idx) < 2**31 for idx in (1, 2147, 2148, 10**6))
+
+
+def test_restarted_command_takes_the_whole_of_the_variants_own() -> None:
+    own = ("torchrun", "--nproc-per-node={ranks}", "t.py", "{out}")
+    assert insert_command(("{command}", "--resume"), own) == (*own, "--resume")
+    assert insert_command(("python", "x.py", "--was={command}"), own) == ("python", "x.py", "--was={command}")
+    assert insert_command((), own) == ()
+
+
+def test_single_rank_goes_on_under_torchrun_where_several_were() -> None:
+    assert complete_command(spec_of("python", "t.py"), PLACES, is_launched=True)[:3] == [
+        *("/env/bin/python", "-m", "torch.distributed.run")
+    ]
+    assert complete_command(spec_of("python", "t.py", "{ranks}"), PLACES, is_launched=True) == ["/env/bin/python", "t.py", "1"]

@@ -14,6 +14,8 @@ from bisect_train.core.probe import ProbeSpec
 
 SEED_STRIDE = 1_000_003
 PLACEHOLDERS = ("config", "out", "port", "ranks", "seed", "steps")
+WHOLE_COMMAND = "{command}"
+"""In the command of a restart: all arguments of the variant's own command."""
 
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
@@ -54,9 +56,13 @@ def has_placeholder(command: Sequence[str], name: str) -> bool:
     return any("{" + name + "}" in argument for argument in command)
 
 
-def complete_command(spec: ProbeSpec, places: Places) -> list[str]:
+def complete_command(spec: ProbeSpec, places: Places, *, is_launched: bool = False) -> list[str]:
     """Return the argument list of a probe's program.
 
+    Args:
+        spec: variant and number of ranks.
+        places: what the placeholders stand for.
+        is_launched: whether a single rank, too, is put under torchrun: it goes on where several have been.
     Raises:
         CommandError: empty command, or a placeholder that has no value here.
     """
@@ -64,9 +70,14 @@ def complete_command(spec: ProbeSpec, places: Places) -> list[str]:
     if not command:
         raise CommandError("the training command is empty")
     arguments = use_python(fill_placeholders(command, spec, places), places.python)
-    if spec.ranks > 1 and not has_placeholder(command, "ranks"):
+    if (spec.ranks > 1 or is_launched) and not has_placeholder(command, "ranks"):
         arguments = wrap_in_torchrun(arguments, ranks=spec.ranks, places=places)
     return [*fill_placeholders(spec.variant.launcher, spec, places), *arguments]
+
+
+def insert_command(arguments: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
+    """Return arguments in which each `{command}` that stands alone is replaced by all arguments of a command."""
+    return tuple(part for argument in arguments for part in (command if argument == WHOLE_COMMAND else (argument,)))
 
 
 def fill_placeholders(command: Sequence[str], spec: ProbeSpec, places: Places) -> list[str]:

@@ -7,19 +7,21 @@ everything but the wrong code having run.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bisect_train.core.fingerprint import Ending, EndingKind
+from bisect_train_workers.dead_rank import DeadRank, all_say_peer_gone, find_dead_ranks, is_peer_gone
 from bisect_train_workers.program import Outcome
 from bisect_train_workers.program_log import LoggedFailure, find_child_status, find_failure, split_lines
 from bisect_train_workers.records import ProcessRecord
+from bisect_train_workers.standstill import Silence, Standing, read_frames
 
 _MEMORY_TYPES = ("OutOfMemoryError", "MemoryError")
 _MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
-_LAUNCHER_TYPES = ("ChildFailedError", "SignalException", "ProcessRaisedException")
+_LAUNCHER_TYPES = ("ChildFailedError", "SignalException", "ProcessRaisedException", "ProcessExitedException")
 _SHELL_SIGNALS = frozenset({signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV})
 _NO_RECORDER = (
     "the recorder was not loaded by any process that imports torch: does the command run python with -I, -E or -S, "
@@ -40,9 +42,12 @@ class Evidence:
         num_steps: steps that were asked for, None for the whole run.
         needs_recorder: whether a missing recorder matters.
         timeout_s: time limit, seconds.
-        last_sign_t: when the last step (or, without any, the last output) came, seconds since the epoch.
+        last_sign_t: when the last step or event (or, before the first step, output) came, seconds since the epoch.
         ended_t: when the program ended, seconds since the epoch.
         oom_kills: processes that the kernel killed for memory meanwhile.
+        last_event_t: when the last step or event came, seconds since the epoch.
+        stacks: text of the stacks that each process left, by pid.
+        has_gpu: whether the program may use a GPU.
     """
 
     outcome: Outcome
@@ -56,6 +61,9 @@ class Evidence:
     last_sign_t: float
     ended_t: float
     oom_kills: int = 0
+    last_event_t: float = 0.0
+    stacks: Mapping[int, str] = field(default_factory=dict)
+    has_gpu: bool = False
 
 
 def decide_ending(evidence: Evidence) -> Ending:
@@ -71,7 +79,7 @@ def decide_ending(evidence: Evidence) -> Ending:
     if outcome.ended_by == "timeout":
         return _timeout(evidence)
     if outcome.status == 0:
-        return _quiet_end(evidence)
+        return _hidden_failure(evidence) or _quiet_end(evidence)
     return _failure(evidence)
 
 
@@ -107,13 +115,55 @@ def _wrong_code(outside: dict[str, str]) -> Ending:
 
 
 def _timeout(evidence: Evidence) -> Ending:
-    quiet_s = evidence.ended_t - evidence.last_sign_t
-    is_hang = quiet_s >= evidence.timeout_s / 2
-    what = f"no step for {quiet_s:.0f} s" if is_hang else "it was still making steps"
-    return Ending(
-        EndingKind.TIMEOUT,
-        signature="timeout: hang" if is_hang else "timeout: slow",
-        message=f"stopped at the time limit of {evidence.timeout_s:g} s; {what}",
+    """Tell a hang from a slow program, and either from a rank that died while the others wait for it."""
+    limit = f"stopped at the time limit of {evidence.timeout_s:g} s"
+    silence = find_silence(evidence)
+    failed = _recorded_failure(evidence.processes, evidence) or _hidden_failure(evidence, gone=silence.dead_ranks)
+    if failed is None and silence.is_hang and silence.dead_ranks:
+        failed = _rank_died(evidence, silence.dead_ranks[0])
+    if failed is not None:
+        return replace(failed, message=f"{failed.message} ({limit} afterwards: {silence.describe()})")
+    signature = "timeout: hang" if silence.is_hang else "timeout: slow"
+    return Ending(EndingKind.TIMEOUT, signature=signature, message=f"{limit}; {silence.describe()}")
+
+
+def _hidden_failure(evidence: Evidence, *, gone: Sequence[int] | None = None) -> Ending | None:
+    """Return the failure of one of several ranks that whoever started them has not passed on, None without one.
+
+    Args:
+        evidence: with a rank that left with an exit status other than 0.
+        gone: ranks that ended without a word; None takes all that did not say that they left.
+    """
+    ranks = {rank: process for rank, process in evidence.ranks.items() if process.world_size > 1}
+    if not any(process.exit_code not in (0, None) for process in ranks.values()):
+        return None
+    silent = [rank for rank, process in ranks.items() if not process.has_event("exit")] if gone is None else list(gone)
+    ending = _recorded_failure(list(ranks.values()), evidence)
+    if silent and (ending is None or is_peer_gone(ending.message)):
+        return _rank_died(evidence, silent[0])
+    return ending or _told_failure(evidence)
+
+
+def _rank_died(evidence: Evidence, rank: int) -> Ending:
+    num_steps = len(evidence.ranks[rank].steps)
+    message = f"rank {rank} ended after {num_steps} steps without an exception (killed, or os._exit)"
+    return Ending(EndingKind.CRASHED, signature="rank died", message=message)
+
+
+def find_silence(evidence: Evidence) -> Silence:
+    """Return what is known at the time limit."""
+    cores = evidence.outcome.cores
+    standings = {
+        pid: Standing(read_frames(evidence.stacks.get(pid, "")), cores.get(pid))
+        for pid in cores.keys() | evidence.stacks.keys()
+    }
+    return Silence(
+        quiet_s=evidence.ended_t - evidence.last_sign_t,
+        eventless_s=evidence.ended_t - (evidence.last_event_t or evidence.last_sign_t),
+        timeout_s=evidence.timeout_s,
+        standings=standings,
+        ranks=evidence.ranks,
+        has_gpu=evidence.has_gpu,
     )
 
 
@@ -129,14 +179,39 @@ def _failure(evidence: Evidence) -> Ending:
     status = evidence.outcome.status
     child_status = find_child_status(evidence.log)
     if status == 1 and child_status is not None and child_status < 0 and child_status != -signal.SIGTERM:
-        return _killed(-child_status, evidence)
+        return _with_rank(_killed(-child_status, evidence), find_dead_ranks(evidence.log, explained=()))
     ending = _recorded_failure(list(evidence.ranks.values()), evidence)
-    if ending is not None:
+    if ending is not None and not all_say_peer_gone([ending.message]):
         return ending
+    dead = _dead_rank(evidence)
+    if dead is not None or ending is not None:
+        return dead or ending or _told_failure(evidence)
     killed_by = _killing_signal(status)
     if killed_by is not None:
         return _killed(killed_by, evidence)
     return _recorded_failure(evidence.processes, evidence) or _told_failure(evidence)
+
+
+def _dead_rank(evidence: Evidence) -> Ending | None:
+    """Return the failure of a rank of which only its launcher tells, and that left no exception anywhere."""
+    explained = [
+        process.pid for process in evidence.processes if process.has_event("exception") or _is_done(process, evidence.num_steps)
+    ]
+    dead = find_dead_ranks(evidence.log, explained=explained)
+    said = find_failure(evidence.log, evidence.checkout)
+    if not dead or (said is not None and said.exc_type not in _LAUNCHER_TYPES and not is_peer_gone(said.message)):
+        return None
+    if dead[0].status < 0:
+        return _with_rank(_killed(-dead[0].status, evidence), dead)
+    status = dead[0].status
+    message = f"rank {dead[0].rank} ended with exit status {status}, without an exception"
+    return Ending(EndingKind.CRASHED, signature=f"exit status {status}", message=message, exit_status=status)
+
+
+def _with_rank(ending: Ending, dead: Sequence[DeadRank]) -> Ending:
+    """Name the rank that a signal ended."""
+    ranks = [item.rank for item in dead if item.status == -(ending.signal or 0)]
+    return replace(ending, message=f"rank {ranks[0]}: {ending.message}") if ranks else ending
 
 
 def _told_failure(evidence: Evidence) -> Ending:

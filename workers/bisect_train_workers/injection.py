@@ -10,8 +10,9 @@ import functools
 import importlib.util
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bisect_train.core.probe import ProbeSpec, RunSettings
@@ -23,12 +24,19 @@ CHECKSUM_EVERY = 10
 """Steps between two parameter hashes where not every step is hashed (DESIGN.md, section 3)."""
 
 
-def inject_recorder(spec: ProbeSpec, settings: RunSettings, folders: ProbeFolders, *, source: Path = RECORDER_FOLDER) -> None:
-    """Copy the recorder into the probe's folder and write its settings."""
+def inject_recorder(
+    spec: ProbeSpec,
+    settings: RunSettings,
+    folders: ProbeFolders,
+    *,
+    source: Path = RECORDER_FOLDER,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Copy the recorder into the probe's folder and write its settings; `more` of them win over the usual ones."""
     ignored = shutil.ignore_patterns("__pycache__", "settings.json")
     shutil.copytree(source, folders.recorder, ignore=ignored, dirs_exist_ok=True)
     folders.records.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(recorder_settings(spec, settings, folders))
+    text = json.dumps({**recorder_settings(spec, settings, folders), **more})
     (folders.recorder / "settings.json").write_text(text, encoding="utf-8")
 
 
@@ -42,6 +50,8 @@ def recorder_settings(spec: ProbeSpec, settings: RunSettings, folders: ProbeFold
         "exempt_seeds": list(settings.exempt_seeds),
         "checksum_every": CHECKSUM_EVERY,
         "every_step": settings.every_step,
+        "triage": settings.triage or spec.ranks > 1,
+        "anomaly": settings.anomaly,
         "root": str(folders.checkout),
         "redirect_from": settings.redirect_from or None,
         "base_seed": 0,

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from bisect_train.core.secrets import mask_logins
 from bisect_train_workers.data_links import CannotStartError
 from bisect_train_workers.environment import clean_environment
 from bisect_train_workers.installed import find_inherited
@@ -77,7 +78,7 @@ def install(request: PackageRequest, draft: Path, *, hold: int) -> None:
 def run_installer(command: list[str], request: PackageRequest, *, scratch: Path, hold: int) -> None:
     """Run an installer to its end in an empty folder. Raises as `install` does."""
     env = {**installer_environment(), "TMPDIR": str(scratch)}
-    asked = ", ".join(request.requirements)
+    asked = mask_logins(", ".join(request.requirements))
     try:
         done = subprocess.run(
             command, cwd=scratch, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, pass_fds=(hold,)
@@ -119,4 +120,4 @@ def _has_pip(python: str) -> bool:
 
 def _last_lines(output: bytes) -> str:
     lines = [line.rstrip() for line in output.decode("utf-8", errors="replace").splitlines() if line.strip()]
-    return "\n".join(lines[-_SAID_LINES:]) or "the installer said nothing"
+    return mask_logins("\n".join(lines[-_SAID_LINES:])) or "the installer said nothing"

@@ -6,21 +6,22 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bisect_train.core.executor import ExecutorEvent, ProbeProgress
-from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint, JudgeResult
+from bisect_train.core.fingerprint import Ending, EndingKind, Event, Fingerprint, JudgeResult, RankRecord
 from bisect_train.core.probe import ProbeJob, ProbeResult
 from bisect_train_workers import command, environment
-from bisect_train_workers.ending import Evidence, decide_ending, has_reached_steps
+from bisect_train_workers.ending import Evidence, decide_ending, find_silence, has_reached_steps
 from bisect_train_workers.judge import run_judge
 from bisect_train_workers.memory_kills import count_oom_kills
 from bisect_train_workers.node import NodeError
 from bisect_train_workers.program import Program, RunningProgram, supervise
 from bisect_train_workers.program_log import TAIL_CHARS, find_metrics, read_log
 from bisect_train_workers.records import ProcessRecord, RecordReader, describe_processes, pick_ranks, to_rank_records
+from bisect_train_workers.standstill import Standing
 
 LOOK_S = 0.25
 """Time between two looks at the records of a running program, seconds."""
@@ -48,6 +49,7 @@ class PreparedProbe:
         program: what is run.
         folders: of the probe.
         places: what the placeholders stand for.
+        num_steps: optimizer steps after which the recorder ends it, None for the whole run.
         lfs_pointers: tracked files that have no content here.
     """
 
@@ -55,12 +57,56 @@ class PreparedProbe:
     program: Program
     folders: environment.ProbeFolders
     places: command.Places
+    num_steps: int | None
     lfs_pointers: Sequence[str] = ()
 
 
-def run_prepared(probe: PreparedProbe) -> ProbeSteps:
-    """Run the program and its judge.
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A program that has ended, with what it left behind."""
 
+    probe: PreparedProbe
+    evidence: Evidence
+    ending: Ending
+
+    @property
+    def ranks(self) -> tuple[RankRecord, ...]:
+        """What its ranks recorded."""
+        records = to_rank_records(self.evidence.ranks, num_steps=self.evidence.num_steps)
+        if self.evidence.outcome.ended_by != "timeout":
+            return records
+        standings = find_silence(self.evidence).standings
+        return tuple(_with_standing(record, standings.get(self.evidence.ranks[record.rank].pid)) for record in records)
+
+
+def _with_standing(record: RankRecord, standing: Standing | None) -> RankRecord:
+    """Return a rank's record with the event `at_limit`: where it stood when its time was over."""
+    if standing is None:
+        return record
+    last = record.steps[-1].step if record.steps else None
+    return dataclasses.replace(record, events=(*record.events, Event("at_limit", last, standing.to_data())))
+
+
+Follow = Callable[[PreparedProbe, RunningProgram, RecordReader], Generator[ExecutorEvent, None, None]]
+"""Waits for a program's end, or ends it; yields progress."""
+
+
+def run_prepared(probe: PreparedProbe) -> ProbeSteps:
+    """Run the program and its judge; raises what `run_once` does."""
+    run = yield from run_once(probe)
+    judged = yield from judge_run(run)
+    return to_result(run, judged=judged)
+
+
+def run_once(
+    probe: PreparedProbe, *, phase: str = "run", follow: Follow | None = None
+) -> Generator[ExecutorEvent, None, FinishedRun]:
+    """Run the program to its end.
+
+    Args:
+        probe: what is run.
+        phase: of the progress that is told first.
+        follow: how it is waited for; None waits for its end.
     Raises:
         LostError: the program's port was taken by someone else.
         SupervisorLostError: nothing is known about the program.
@@ -68,58 +114,76 @@ def run_prepared(probe: PreparedProbe) -> ProbeSteps:
     """
     reader = RecordReader(probe.folders.records)
     kills_before, started_t = count_oom_kills(), time.time()
-    yield ProbeProgress(probe.job.id, "run")
+    yield ProbeProgress(probe.job.id, phase)
     with supervise(probe.program) as running:
-        yield from _follow(probe, running, reader)
+        yield from (follow or _follow)(probe, running, reader)
         outcome = running.outcome()
     log = read_log(probe.program.log)
     processes = reader.read()
-    ranks = pick_ranks(processes)
     evidence = Evidence(
         outcome=outcome,
         processes=processes,
-        ranks=ranks,
+        ranks=pick_ranks(processes),
         log=log,
         checkout=probe.folders.checkout,
-        num_steps=probe.job.spec.rung.steps,
+        num_steps=probe.num_steps,
         needs_recorder=probe.job.settings.needs_recorder,
         timeout_s=probe.job.settings.timeout_s,
-        last_sign_t=max(started_t, _last_sign_t(processes, probe.program.log)),
+        last_sign_t=max(started_t, _last_event_t(processes), _last_output_t(processes, probe.program.log)),
+        last_event_t=max(started_t, _last_event_t(processes)),
+        stacks=_stacks_by_pid(probe.folders.records),
+        has_gpu=probe.job.settings.gpus > 0,
         ended_t=started_t + outcome.run_s,
         oom_kills=count_oom_kills() - kills_before,
     )
     ending = _explain(decide_ending(evidence), probe)
     _refuse_foreign_trouble(evidence, ending)
-    judged = yield from _judge(probe, ending)
-    return _to_result(probe, evidence, ending=ending, judged=judged)
+    return FinishedRun(probe, evidence, ending)
 
 
 def _follow(probe: PreparedProbe, running: RunningProgram, reader: RecordReader) -> Generator[ExecutorEvent, None, None]:
-    """Wait for the end; yields a progress event whenever rank 0 has finished more steps.
-
-    A program whose ranks all were stopped but that does not come to its end is ended after a while.
-    """
-    num_told, done_since = 0, 0.0
+    """Wait for the end; a program whose ranks all were stopped but that does not come to its end is ended after a while."""
+    progress, done_since = Progress(probe.job.id), 0.0
     while not running.wait(LOOK_S):
         ranks = pick_ranks(reader.read())
-        steps = next(iter(ranks.values())).steps if ranks else {}
-        if len(steps) > num_told:
-            num_told = len(steps)
-            loss = steps[max(steps)].get("loss")
-            yield ProbeProgress(probe.job.id, "run", num_told, loss if isinstance(loss, float) else None)
-        is_stopping = any(process.has_event("stop") for process in ranks.values())
-        if is_stopping and has_reached_steps(ranks, probe.job.spec.rung.steps):
+        yield from progress.tell(ranks)
+        if is_stopping(ranks) and has_reached_steps(ranks, probe.num_steps):
             done_since = done_since or time.monotonic()
             if time.monotonic() - done_since > LEAVE_S:
                 running.end()
                 return
 
 
-def _last_sign_t(processes: Sequence[ProcessRecord], log: Path) -> float:
-    """Return when the last step came or, where none was recorded, the last output; seconds since the epoch."""
-    last_step_t = max((process.last_progress_t for process in processes), default=0.0)
-    if last_step_t or not log.exists():
-        return last_step_t
+class Progress:
+    """Tells whenever rank 0 has finished more steps."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._num_told = 0
+
+    def tell(self, ranks: dict[int, ProcessRecord]) -> Iterator[ProbeProgress]:
+        """Yield one event if there are more steps than at the last call."""
+        steps = next(iter(ranks.values())).steps if ranks else {}
+        if len(steps) > self._num_told:
+            self._num_told = len(steps)
+            loss = steps[max(steps)].get("loss")
+            yield ProbeProgress(self._job_id, "run", self._num_told, loss if isinstance(loss, float) else None)
+
+
+def is_stopping(ranks: dict[int, ProcessRecord]) -> bool:
+    """Return whether the recorder has stopped a rank."""
+    return any(process.has_event("stop") for process in ranks.values())
+
+
+def _last_event_t(processes: Sequence[ProcessRecord]) -> float:
+    """Return when the last step or event came; seconds since the epoch, 0 without any."""
+    return max((max(process.last_progress_t, process.last_event_t) for process in processes), default=0.0)
+
+
+def _last_output_t(processes: Sequence[ProcessRecord], log: Path) -> float:
+    """Return when the last output came before the first step; seconds since the epoch, 0 without any or after a step."""
+    if any(process.steps for process in processes) or not log.exists():
+        return 0.0
     return log.stat().st_mtime if log.stat().st_size else 0.0
 
 
@@ -142,7 +206,9 @@ def _refuse_foreign_trouble(evidence: Evidence, ending: Ending) -> None:
         raise NodeError(f"the disk of {os.uname().nodename} is full: the program ended with {ending.message[:300]}")
 
 
-def _judge(probe: PreparedProbe, ending: Ending) -> Generator[ExecutorEvent, None, JudgeResult | None]:
+def judge_run(run: FinishedRun) -> Generator[ExecutorEvent, None, JudgeResult | None]:
+    """Run the judging command, if there is one, on what a program left behind. Raises CommandError."""
+    probe = run.probe
     asked = probe.job.settings.judge
     if not asked:
         return None
@@ -151,15 +217,17 @@ def _judge(probe: PreparedProbe, ending: Ending) -> Generator[ExecutorEvent, Non
     argv = command.use_python(filled, probe.job.settings.python)
     env = environment.without_recorder(probe.program.env, probe.folders)
     program = dataclasses.replace(probe.program, env=env)
-    return run_judge(program, argv, ending=ending, out=probe.folders.out)
+    return run_judge(program, argv, ending=run.ending, out=probe.folders.out)
 
 
-def _to_result(probe: PreparedProbe, evidence: Evidence, *, ending: Ending, judged: JudgeResult | None) -> ProbeResult:
+def to_result(run: FinishedRun, *, judged: JudgeResult | None = None) -> ProbeResult:
+    """Return the result of a probe that ran one program."""
+    probe, evidence = run.probe, run.evidence
     facts = describe_processes(evidence.processes, evidence.ranks)
     facts.setdefault("threads", str(probe.job.settings.threads))
     fingerprint = Fingerprint(
-        ending=ending,
-        ranks=to_rank_records(evidence.ranks, num_steps=evidence.num_steps),
+        ending=run.ending,
+        ranks=run.ranks,
         metrics=find_metrics(evidence.log, probe.job.settings.patterns),
         judge=judged,
         facts=tuple(sorted(facts.items())),
@@ -168,15 +236,29 @@ def _to_result(probe: PreparedProbe, evidence: Evidence, *, ending: Ending, judg
         job_id=probe.job.id,
         fingerprint=fingerprint,
         log_tail=evidence.log[-TAIL_CHARS:],
-        stacks=_read_stacks(probe.folders.records),
+        stacks=_name_stacks(evidence),
         warnings=tuple(_find_warnings(probe, evidence)),
         node=os.uname().nodename,
+        is_warm=evidence.outcome.is_warm,
     )
 
 
-def _read_stacks(records: Path) -> tuple[tuple[str, str], ...]:
-    texts = [(path.name, path.read_text(errors="replace")) for path in sorted(records.glob("stacks-rank*.txt"))]
-    return tuple((name, text[-_STACK_CHARS:]) for name, text in texts if text)
+def _stacks_by_pid(records: Path) -> dict[int, str]:
+    """Return the text of the stacks that each process left."""
+    found = {}
+    for path in records.glob("stacks-rank*-pid*.txt"):
+        pid = path.stem.rpartition("-pid")[2]
+        text = path.read_text(errors="replace")
+        if text and pid.isdigit():
+            found[int(pid)] = text
+    return found
+
+
+def _name_stacks(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    """Return (name, text) of the stacks; the rank in a name is that of the process group, where there was one."""
+    rank_of = {process.pid: process.rank for process in evidence.processes}
+    named = [(f"stacks-rank{rank_of.get(pid, 0)}-pid{pid}.txt", text[-_STACK_CHARS:]) for pid, text in evidence.stacks.items()]
+    return tuple(sorted(named))
 
 
 def _find_warnings(probe: PreparedProbe, evidence: Evidence) -> list[str]:

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import time
 import traceback
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,18 +20,19 @@ from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeJob, ProbeResult
 from bisect_train_workers import command, environment, injection
 from bisect_train_workers.checkout import Slot, switch_slot, take_slot
-from bisect_train_workers.data_links import CannotStartError, find_lfs_pointers, link_data
+from bisect_train_workers.data_links import CannotStartError
 from bisect_train_workers.gitcmd import GitError
 from bisect_train_workers.kept import NotKeptError, keep_probe
 from bisect_train_workers.mirror import Mirror, PackLoader
-from bisect_train_workers.node import NodeError, NodeHome, disk_errors
+from bisect_train_workers.node import NodeError, NodeHome
 from bisect_train_workers.ports import NoPortError, reserve_port
+from bisect_train_workers.preparing import Workplace, lay_out, make_program, run_setup, whole_run
 from bisect_train_workers.probe_folders import take_private_folder
-from bisect_train_workers.probe_packages import ProbePackages, hold_packages, with_environment
-from bisect_train_workers.probe_run import LostError, PreparedProbe, ProbeSteps, run_prepared
+from bisect_train_workers.probe_packages import hold_packages, with_environment
+from bisect_train_workers.probe_run import LostError, ProbeSteps, run_prepared
 from bisect_train_workers.processes import sweep_orphans
-from bisect_train_workers.program import Coordinator, Program, SupervisorLostError, run_to_end
-from bisect_train_workers.program_log import read_log
+from bisect_train_workers.program import Coordinator, SupervisorLostError
+from bisect_train_workers.restart_run import run_restarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +88,56 @@ def _run_on_node(job: ProbeJob, context: TaskContext) -> ProbeSteps:
     mirror = Mirror(repo)
     mirror.add_packs(context.pack_ids, context.load_pack)
     with take_slot(repo) as slot, reserve_port(context.home) as port:
-        warnings = _switch(slot, mirror, job, context)
+
+        def reset() -> list[str]:
+            return _switch(slot, mirror, job, context)
+
+        warnings = reset()
         with take_private_folder(context.home, job.id) as private:
             folders = environment.ProbeFolders(private.base, slot.path, private.tmp)
             locks = (slot.lock.fd, private.lock_fd)
-            result = yield from _run_in(folders, job, locks, port=port, context=context)
+            result = yield from _run_in(folders, job, locks, port=port, context=context, reset=reset)
             if job.settings.keep:
                 result = _keep(result, folders, context)
     return dataclasses.replace(result, warnings=(*warnings, *result.warnings))
 
 
 def _run_in(
-    folders: environment.ProbeFolders, job: ProbeJob, locks: tuple[int, ...], *, port: int, context: TaskContext
+    folders: environment.ProbeFolders,
+    job: ProbeJob,
+    locks: tuple[int, ...],
+    *,
+    port: int,
+    context: TaskContext,
+    reset: Callable[[], list[str]],
 ) -> ProbeSteps:
     with contextlib.ExitStack() as held:
         try:
             yield from _tell_packages(job)
             packages = held.enter_context(hold_packages(context.home, job, folders.checkout))
-            probe = _prepare(packages.job, folders, (*locks, *packages.lock_fds), packages, port=port, context=context)
-            yield from _run_setup(probe)
+            place = Workplace(
+                job=packages.job,
+                folders=folders,
+                lock_fds=(*locks, *packages.lock_fds),
+                overlay=packages.overlay,
+                port=port,
+                coordinator=context.coordinator,
+                recorder=context.recorder,
+                home=context.home,
+            )
+            result = yield from _run_at(place, reset)
         except (CannotStartError, command.CommandError) as error:
             return _cannot_start(job, str(error))
-        return with_environment((yield from run_prepared(probe)), packages)
+        return with_environment(result, packages)
+
+
+def _run_at(place: Workplace, reset: Callable[[], list[str]]) -> ProbeSteps:
+    if place.job.settings.restart is not None:
+        return (yield from run_restarted(place, place.job.settings.restart, reset=reset))
+    lay_out(place)
+    probe = make_program(place, whole_run(place.job))
+    yield from run_setup(probe)
+    return (yield from run_prepared(probe))
 
 
 def _tell_packages(job: ProbeJob) -> Generator[ExecutorEvent, None, None]:
@@ -131,67 +160,6 @@ def _switch(slot: Slot, mirror: Mirror, job: ProbeJob, context: TaskContext) -> 
         mirror.throw_away()
         mirror.add_packs(context.pack_ids, context.load_pack)
         return switch_slot(slot, mirror, job.spec.variant)
-
-
-def _prepare(
-    job: ProbeJob,
-    folders: environment.ProbeFolders,
-    lock_fds: tuple[int, ...],
-    packages: ProbePackages,
-    *,
-    port: int,
-    context: TaskContext,
-) -> PreparedProbe:
-    """Link the data, write the config, inject the recorder. Raises CannotStartError, CommandError, NodeError."""
-    with disk_errors(folders.base):
-        link_data(folders.checkout, job.settings.links)
-        folders.out.mkdir()
-        config = _write_config(job, folders)
-        injection.inject_recorder(job.spec, job.settings, folders, source=context.recorder)
-    places = command.Places(job.settings.python, config, str(folders.out), port)
-    program = Program(
-        probe_id=job.id,
-        argv=command.complete_command(job.spec, places),
-        cwd=folders.checkout,
-        env=environment.program_environment(
-            job.spec, job.settings, folders, port=port, base=os.environ, overlay=packages.overlay
-        ),
-        log=folders.log,
-        records=folders.records,
-        timeout_s=job.settings.timeout_s,
-        coordinator=context.coordinator,
-        lock_fds=lock_fds,
-        private=(folders.tmp, folders.base),
-    )
-    return PreparedProbe(job, program, folders, places, find_lfs_pointers(folders.checkout))
-
-
-def _write_config(job: ProbeJob, folders: environment.ProbeFolders) -> str:
-    """Return what `{config}` stands for, after writing the variant's own config file if it brings one."""
-    config = job.spec.variant.config
-    if config is None:
-        return job.spec.variant.config_path
-    path = folders.base / "config" / Path(config.name).name
-    path.parent.mkdir()
-    path.write_text(config.text, encoding="utf-8")
-    return str(path)
-
-
-def _run_setup(probe: PreparedProbe) -> Generator[ExecutorEvent, None, None]:
-    """Run the setup commands in order. Raises CannotStartError."""
-    job = probe.job
-    if job.settings.setup:
-        yield ProbeProgress(job.id, "setup")
-    env = environment.without_recorder(probe.program.env, probe.folders)
-    for idx, arguments in enumerate(job.settings.setup):
-        filled = command.fill_placeholders(arguments, job.spec, probe.places)
-        argv = command.use_python(filled, job.settings.python)
-        log = probe.folders.base / f"setup-{idx}.log"
-        outcome = run_to_end(dataclasses.replace(probe.program, argv=argv, env=env, log=log))
-        if outcome.start_error or outcome.status != 0:
-            how = outcome.start_error or ("time limit" if outcome.status is None else f"exit status {outcome.status}")
-            said = read_log(log).strip()[-1000:]
-            raise CannotStartError(f"the setup command `{' '.join(arguments)}` failed ({how}): {said}")
 
 
 def _cannot_start(job: ProbeJob, message: str) -> ProbeResult:

@@ -9,8 +9,9 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO, Any, Protocol
 
 from bisect_train_workers.node import NodeError
 from bisect_train_workers.processes import SESSION_MARKER, sweep_orphans
@@ -37,6 +38,34 @@ class Coordinator:
     started: int
 
 
+class SupervisorProcess(Protocol):
+    """A supervisor's process: what a worker needs of `subprocess.Popen`."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    returncode: Any
+
+    def poll(self) -> int | None:
+        """Return the exit status, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises subprocess.TimeoutExpired."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end everything."""
+
+    def kill(self) -> None:
+        """End it by force."""
+
+
+class WarmStarter(Protocol):
+    """Starts supervisors whose programs are forked; see `warm.client`."""
+
+    def launch(self, orders: Mapping[str, Any], fds: Sequence[int]) -> SupervisorProcess | None:
+        """Return the supervisor's process, None where a fresh one must be started; `fds` are locks that it holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What is to be run.
@@ -50,6 +79,7 @@ class Program:
         coordinator: whose end ends the program, or None.
         lock_fds: locks that the supervisor holds as long as it lives.
         private: folders that the supervisor removes if the worker is not there to do it.
+        warm: forks it from a process that has imported torch already; None starts a fresh process.
     """
 
     probe_id: str
@@ -62,6 +92,7 @@ class Program:
     coordinator: Coordinator | None = None
     lock_fds: tuple[int, ...] = ()
     private: tuple[Path, ...] = ()
+    warm: WarmStarter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +106,8 @@ class Outcome:
         run_s: time it ran, seconds.
         left_pids: processes that could not be ended.
         dropped_bytes: output that was not kept.
+        cores: processor time per second that each process took in the last seconds before the time limit, by pid.
+        is_warm: whether it was forked from a process that had imported torch.
     """
 
     start_error: str = ""
@@ -83,6 +116,8 @@ class Outcome:
     run_s: float = 0.0
     left_pids: tuple[int, ...] = ()
     dropped_bytes: int = 0
+    cores: Mapping[int, float] = field(default_factory=dict)
+    is_warm: bool = False
 
 
 class RunningProgram:
@@ -90,17 +125,11 @@ class RunningProgram:
 
     def __init__(self, program: Program) -> None:
         self._outcome_path = program.log.with_suffix(".outcome")
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(_SUPERVISOR)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={name: value for name, value in os.environ.items() if name != SESSION_MARKER},
-            pass_fds=program.lock_fds,
-            start_new_session=True,
-        )
         self._said = b""
-        self._give_orders(program)
+        orders = self._orders_of(program)
+        forked = program.warm.launch(orders, program.lock_fds) if program.warm is not None else None
+        self._is_warm = forked is not None
+        self._process: SupervisorProcess = forked or _start_fresh(orders, program.lock_fds)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end, at most `timeout_s` seconds; return whether it has come."""
@@ -124,7 +153,8 @@ class RunningProgram:
             last = said.splitlines()[-1] if said else "killed"
             raise SupervisorLostError(f"the supervisor ended with {self._process.returncode}: {last}")
         data = json.loads(self._outcome_path.read_text(encoding="utf-8"))
-        return Outcome(**{**data, "left_pids": tuple(data.get("left_pids", ()))})
+        cores = {int(pid): value for pid, value in data.get("cores", {}).items()}
+        return Outcome(**{**data, "left_pids": tuple(data.get("left_pids", ())), "cores": cores, "is_warm": self._is_warm})
 
     def end(self) -> None:
         """Have everything ended, and wait for it."""
@@ -140,9 +170,9 @@ class RunningProgram:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _give_orders(self, program: Program) -> None:
+    def _orders_of(self, program: Program) -> dict[str, Any]:
         coordinator = program.coordinator
-        orders = {
+        return {
             "probe_id": program.probe_id,
             "argv": list(program.argv),
             "cwd": str(program.cwd),
@@ -154,10 +184,23 @@ class RunningProgram:
             "private": [str(path) for path in program.private],
             "coordinator": [coordinator.pid, coordinator.started] if coordinator else None,
         }
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once: `outcome` says so
-            self._process.stdin.write(json.dumps(orders).encode())
-            self._process.stdin.close()
+
+
+def _start_fresh(orders: Mapping[str, Any], lock_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-I", str(_SUPERVISOR)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={name: value for name, value in os.environ.items() if name != SESSION_MARKER},
+        pass_fds=lock_fds,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died at once: `outcome` says so
+        process.stdin.write(json.dumps(orders).encode())
+        process.stdin.close()
+    return process
 
 
 @contextlib.contextmanager
@@ -171,8 +214,8 @@ def supervise(program: Program) -> Iterator[RunningProgram]:
 
 
 def run_to_end(program: Program) -> Outcome:
-    """Run a program and wait for it."""
-    with supervise(program) as running:
+    """Run a program, always as a fresh process, and wait for it."""
+    with supervise(replace(program, warm=None)) as running:
         while not running.wait(10.0):
             pass
         return running.outcome()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bisect_train.core.fingerprint import MetricSeries
 from bisect_train.core.probe import MetricPattern
+from bisect_train_workers.dead_rank import is_peer_gone
 from bisect_train_workers.injection import failure_signature, normalize_message
 from bisect_train_workers.number_group import compile_non_finite
 
@@ -19,7 +20,10 @@ _PREFIX = re.compile(r"^\s*\[(?:default|rank|[a-z_]*)\d*\]:\s?", re.IGNORECASE)
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line \d+, in (?P<function>\S+)')
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?::\s?(?P<message>.*))?$")
-_LAUNCHER_ERRORS = ("ChildFailedError", "SignalException", "ProcessRaisedException", "CalledProcessError")
+_LAUNCHER_ERRORS = (
+    *("ChildFailedError", "SignalException", "CalledProcessError"),
+    *("ProcessRaisedException", "ProcessExitedException"),
+)
 _CHILD_STATUS = re.compile(r"exitcode\s*:\s*(-?\d+)")
 _MISSING_MODULE = re.compile(r"No module named '?([\w.]+)'?")
 
@@ -90,11 +94,11 @@ def parse_number(text: str | None) -> float | None:
 
 
 def find_failure(text: str, checkout: Path) -> LoggedFailure | None:
-    """Return the failure of the last traceback that is not a launcher's report of another process's."""
+    """Return the failure of the last traceback that is neither a launcher's report nor of a rank that lost another."""
     found = [_parse_traceback(block, checkout) for block in _traceback_blocks(text)]
     failures = [failure for failure in found if failure is not None]
     own = [failure for failure in failures if failure.exc_type not in _LAUNCHER_ERRORS]
-    best = own or failures
+    best = [failure for failure in own if not is_peer_gone(failure.message)] or own or failures
     return best[-1] if best else None
 
 

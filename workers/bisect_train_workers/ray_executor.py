@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from bisect_train.core.errors import MachineError
+from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
 from bisect_train_workers.node import find_node_home
@@ -30,6 +30,8 @@ from bisect_train_workers.ray_task import find_facts_task, run_probe_task
 
 _FACTS_S = 120.0
 _AT_ONCE_S = 0.0
+_LOOK_S = 30.0
+"""Time between two looks at what the nodes have, while no event comes, seconds."""
 
 
 @dataclass(slots=True)
@@ -70,26 +72,29 @@ class RayExecutor:
         self._packs: dict[str, Any] = {}
         self._running: dict[str, _Running] = {}
         self._trouble: str = ""
+        self._looked_t = time.monotonic()
         self._waiting: list[ExecutorEvent] = []
 
     def facts(self) -> MachineFacts:
-        """Return hardware, interpreter and slots. Raises MachineError."""
+        """Return hardware, interpreter and slots. Raises InputError where a probe fits on no node, MachineError."""
         if self._facts is None:
             self._start()
-            slots = self._count_slots()
-            if slots < 1:
-                raise MachineError(
-                    f"no node has the {self._settings.cpus:g} CPUs and {self._settings.gpus:g} GPUs of one probe",
-                    hint="ask for less with --gpus or the recipe's `resources`",
-                )
-            self._facts = self._ask_facts(slots)
+            _require_room(self._settings)
+            self._facts = self._ask_facts(_count_slots(self._settings))
         return self._facts
 
     def submit(self, job: ProbeJob) -> None:
-        """Start a probe. Raises ValueError if a job with this id is running, MachineError if Ray does not start."""
+        """Start a probe.
+
+        Raises:
+            ValueError: a job with this id is running.
+            InputError: no node has what it needs; Ray would wait for such a node for ever.
+            MachineError: Ray does not start.
+        """
         if job.id in self._running:
             raise ValueError(f"a probe with id {job.id} is running already")
         self._start()
+        _require_room(job.settings)
         options = _options(job.settings) | {"num_returns": "streaming"}
         try:
             refs = {pack.id: [self._put_pack(pack.id, pack.data)] for pack in job.packs}
@@ -112,6 +117,7 @@ class RayExecutor:
                 self._lose_all(f"{type(error).__name__}: {_last_line(error)}")
                 break
             if not ready:
+                self._look_for_room()
                 break
             for stream in ready:
                 self._take_events(streams[stream])
@@ -149,16 +155,6 @@ class RayExecutor:
         if self._address:
             return None
         return Coordinator(os.getpid(), start_mark(os.getpid()))
-
-    def _count_slots(self) -> int:
-        wanted = {"CPU": self._settings.cpus, "GPU": self._settings.gpus}
-        slots = 0
-        for node in ray.nodes():  # type: ignore[no-untyped-call]
-            if node["Alive"]:
-                has = node["Resources"]
-                counts = [int(has.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount > 0]
-                slots += min(counts, default=int(has.get("CPU", 1.0)))
-        return slots
 
     def _ask_facts(self, slots: int) -> MachineFacts:
         task = ray.remote(find_facts_task).options(**_options(self._settings))
@@ -209,10 +205,54 @@ class RayExecutor:
         self.close()
         self._waiting = events
 
+    def _look_for_room(self) -> None:
+        """Raise MachineError where nodes have gone, and what is left can never run the probes: they would wait for ever."""
+        if time.monotonic() - self._looked_t < _LOOK_S:
+            return
+        self._looked_t = time.monotonic()
+        try:
+            _require_room(self._settings)
+        except InputError as error:
+            raise MachineError(f"nodes are gone: {error.message}", hint="`bisect-train resume` once they are back") from None
+
     def _raise_trouble(self) -> None:
         if self._trouble:
             message, self._trouble = self._trouble, ""
             raise MachineError(message, hint="free some space or set BISECT_TRAIN_NODE_HOME, then `bisect-train resume`")
+
+
+def _nodes() -> list[dict[str, float]]:
+    """Return the resources of each living node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def _count_slots(settings: RunSettings) -> int:
+    """Return how many probes fit on the nodes at the same time."""
+    wanted = {"CPU": settings.cpus, "GPU": settings.gpus}
+    slots = 0
+    for has in _nodes():
+        counts = [int(has.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount > 0]
+        slots += min(counts, default=int(has.get("CPU", 1.0)))
+    return slots
+
+
+def _require_room(settings: RunSettings) -> None:
+    """Raise InputError where no node has the resources of one probe."""
+    if _count_slots(settings) >= 1:
+        return
+    nodes = [(has.get("GPU", 0.0), has.get("CPU", 0.0)) for has in _nodes()]
+    gpus, cpus = max(nodes, default=(0.0, 0.0))
+    most_cpus = max((cpus for _, cpus in nodes), default=0.0)
+    hint = "ask for less with --gpus or --ranks, or the recipe's `resources`"
+    if settings.cpus > most_cpus and not settings.gpus:
+        hint = f"take fewer --ranks, or let them share CPUs: `resources: {{cpus: {max(most_cpus, 1.0):g}}}` in the recipe"
+    elif settings.gpus > gpus:
+        hint = "ask for fewer with --gpus or the recipe's `resources`, or join a cluster that has them with --address"
+    raise InputError(
+        f"no node has the {settings.cpus:g} CPUs and {settings.gpus:g} GPUs of one probe; the largest of {len(nodes)} "
+        f"has {cpus:g} CPUs and {gpus:g} GPUs",
+        hint=hint,
+    )
 
 
 def _options(settings: RunSettings) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from bisect_train.core.fingerprint import Event, RankRecord, StepRecord
 
 _PLAIN = (
     *("loss", "grad_norm", "clip_norm", "param_norm", "param_hash", "rng_hash", "batch_hash"),
-    *("step_s", "rss_mib", "cuda_mib", "self_s"),
+    *("step_s", "rss_mib", "cuda_mib", "self_s", "data_s", "moved", "samples", "collectives"),
 )
 
 
@@ -43,6 +44,28 @@ class ProcessRecord:
     def world_size(self) -> int:
         """Number of ranks, as this process sees it."""
         return int(self._of_group("world_size", self.start.get("world_size", 1)))
+
+    @property
+    def pid(self) -> int:
+        """Process id, 0 if it is not known."""
+        return int(self.start.get("pid") or 0)
+
+    @property
+    def longest_gap_s(self) -> float:
+        """Longest time between two steps that follow each other, seconds; 0 with less than two."""
+        times = [float(self.steps[step].get("t", 0.0)) for step in sorted(self.steps)]
+        return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit status that its end was recorded with, None if none was."""
+        codes = [line.get("data", {}).get("code") for line in self.events_named("exit")]
+        return codes[-1] if codes and isinstance(codes[-1], int) else None
+
+    @property
+    def last_event_t(self) -> float:
+        """When its last event was written, seconds since the epoch; 0 without one."""
+        return max((float(line.get("t", 0.0)) for line in self.events), default=0.0)
 
     @property
     def last_progress_t(self) -> float:
@@ -74,8 +97,11 @@ class ProcessRecord:
             self.steps[line["step"]] = line
 
     def _of_group(self, name: str, default: Any) -> Any:
-        groups = [line["data"] for line in self.events_named("process_group") if name in line.get("data", {})]
-        return groups[-1][name] if groups else default
+        for event in ("process_group", "process_group_begin"):  # the second one where the group was never made
+            groups = [line["data"] for line in self.events_named(event) if name in line.get("data", {})]
+            if groups:
+                return groups[-1][name]
+        return default
 
 
 class RecordReader:

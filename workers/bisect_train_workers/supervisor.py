@@ -3,7 +3,7 @@
 It is run as a file (`python -I supervisor.py`) with its orders as JSON on stdin, and writes its outcome to a file.
 It is a child subreaper, so that ranks in sessions of their own and daemons come to it and not to init. It ends
 everything when its parent or the coordinator is gone, at the time limit, at SIGTERM, and when the program has ended.
-Only the standard library, psutil and two files beside this one are imported: it must start fast and never fail.
+Only the standard library, psutil and three files beside this one are imported: it must start fast and never fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import psutil
 
@@ -28,18 +28,36 @@ if __name__ == "__main__":  # -I leaves the script's folder out of the path
 
 from bisect_train_workers import processes
 from bisect_train_workers.bounded_log import BoundedLog
+from bisect_train_workers.cpu_meter import CpuMeter
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 _PULSE_S = 0.05
 _STACKS_S = 2.0
 
 
+class Child(Protocol):
+    """The program's first process: what a supervisor needs of `subprocess.Popen`."""
+
+    pid: int
+    stdout: IO[bytes] | None
+    returncode: Any
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end. Raises subprocess.TimeoutExpired."""
+        ...
+
+
 class Supervisor:
     """Runs one program to its end. See `run`."""
 
-    def __init__(self, orders: dict[str, Any], parent_pid: int) -> None:
+    def __init__(self, orders: dict[str, Any], parent_pid: int, child: Child | None = None) -> None:
+        """Follow the orders; `parent_pid` is that of the worker or the warm server, `child` a program that runs already."""
         self._orders = orders
         self._parent_pid = parent_pid
+        self._given = child
         self._marker = processes.make_marker(orders["probe_id"], os.getpid())
         self._is_told_to_stop = False
         self._next_reap = 0.0
@@ -59,20 +77,28 @@ class Supervisor:
             return {"start_error": f"{error.strerror}: {error.filename or self._orders['argv'][0]}"}
         assert child.stdout is not None
         left: list[int] = []
+        cores: dict[int, float] = {}
+        timeout_s = self._orders["timeout_s"]
+        meter = CpuMeter(processes.find_descendants, timeout_s=timeout_s, deadline=started + timeout_s)
         with BoundedLog(Path(self._orders["log"])) as log, child.stdout as pipe:
             try:
-                why = self._watch(child, pipe, log, started + self._orders["timeout_s"])
+                why = self._watch(child, pipe, log, started + timeout_s, meter)
                 run_s, status = time.monotonic() - started, child.returncode
                 if why == "timeout":
+                    cores = meter.cores()
                     self._dump_stacks()
             finally:  # also when the log cannot be written
                 left = self._end_everything(child)
             _drain(pipe, log)
             dropped = log.dropped_bytes
-        return {"ended_by": why, "status": status, "run_s": run_s, "left_pids": left, "dropped_bytes": dropped}
+        ended = {"ended_by": why, "status": status, "run_s": run_s, "left_pids": left, "dropped_bytes": dropped}
+        return {**ended, "cores": cores}
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Child:
         orders, own_pid = self._orders, os.getpid()
+        if self._given is not None:
+            self._child_pid = self._given.pid
+            return self._given
         child = subprocess.Popen(
             orders["argv"],
             cwd=orders["cwd"],
@@ -86,7 +112,7 @@ class Supervisor:
         self._child_pid = child.pid
         return child
 
-    def _watch(self, child: subprocess.Popen[bytes], pipe: IO[bytes], log: BoundedLog, deadline: float) -> str:
+    def _watch(self, child: Child, pipe: IO[bytes], log: BoundedLog, deadline: float, meter: CpuMeter) -> str:
         """Feed the log until the program ends or has to be ended; returns why."""
         os.set_blocking(pipe.fileno(), False)
         with selectors.DefaultSelector() as selector:
@@ -100,6 +126,7 @@ class Supervisor:
                 if child.poll() is not None:
                     return "itself"
                 self._reap_now_and_then()
+                meter.look()
                 if self._is_told_to_stop or self.is_orphan():
                     return "orders"
                 if time.monotonic() > deadline:
@@ -107,10 +134,10 @@ class Supervisor:
 
     def is_orphan(self) -> bool:
         """Return whether the worker or the coordinator is gone."""
-        coordinator = self._orders.get("coordinator")
-        if os.getppid() != self._parent_pid:
+        if self._given is None and os.getppid() != self._parent_pid:
             return True
-        return coordinator is not None and not processes.is_same_process(*coordinator)
+        watched = (self._orders.get("coordinator"), self._orders.get("worker"))
+        return any(process is not None and not processes.is_same_process(*process) for process in watched)
 
     def _reap_now_and_then(self) -> None:
         if time.monotonic() >= self._next_reap:
@@ -135,7 +162,7 @@ class Supervisor:
             if sizes == before and all(sizes):
                 return
 
-    def _end_everything(self, child: subprocess.Popen[bytes]) -> list[int]:
+    def _end_everything(self, child: Child) -> list[int]:
         def reap() -> None:
             processes.reap_children(child.pid)
 
@@ -193,7 +220,16 @@ def main() -> None:
     become_subreaper()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     orders = json.loads(sys.stdin.buffer.read())
-    supervisor = Supervisor(orders, parent_pid)
+    _supervise(Supervisor(orders, parent_pid), orders)
+
+
+def supervise_fork(orders: dict[str, Any], child: Child) -> None:
+    """Supervise a program that was forked from a warm process, in a subreaper of its own."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    _supervise(Supervisor(orders, os.getppid(), child), orders)
+
+
+def _supervise(supervisor: Supervisor, orders: dict[str, Any]) -> None:
     outcome = supervisor.run()
     if supervisor.is_orphan():
         for folder in orders["private"]:

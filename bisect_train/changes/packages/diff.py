@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 
 from bisect_train.changes.packages.pins import Pin, is_same_pin, order_by_needs
 from bisect_train.core.changes import Change, ChangeKind
+from bisect_train.core.secrets import mask_logins
 
 __all__ = ["PackageDiff", "diff_packages"]
 
@@ -56,7 +57,7 @@ class PackageDiff:
         for change in self.changes:
             sides = [pin for pin in (self.good.get(change.id), self.bad.get(change.id)) if pin]
             if change.id == "python":
-                found.append((change.id, "it is the interpreter: give each end its own with --python"))
+                found.append((change.id, "it is the interpreter: give each end its own, with --python and --bad-python"))
             elif any(pin.is_conda for pin in sides):
                 found.append((change.id, "conda installs it: pip may know no such release, or name it otherwise"))
         return tuple(found)
@@ -95,5 +96,5 @@ def _differs(good: Pin | None, bad: Pin | None) -> bool:
 
 
 def _change_of(name: str, good: Pin | None, bad: Pin | None) -> Change:
-    left, right = (pin.shown if pin else _ABSENT for pin in (good, bad))
+    left, right = (mask_logins(pin.shown) if pin else _ABSENT for pin in (good, bad))
     return Change(ChangeKind.PACKAGE, name, f"{name}: {left} -> {right}")

@@ -17,6 +17,8 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from bisect_train.core.secrets import mask_logins
+
 
 @dataclass(frozen=True, slots=True)
 class Pin:
@@ -91,7 +93,7 @@ def join_pins(left: Pin, right: Pin) -> Pin:
         ValueError: they contradict each other.
     """
     if left.url and right.url and left.url != right.url:
-        raise ValueError(f"{left.name} is asked for as {left.url} and as {right.url}")
+        raise ValueError(f"{left.name} is asked for as {mask_logins(left.url)} and as {mask_logins(right.url)}")
     return Pin(
         name=left.name,
         specifier="" if left.url or right.url else _joined_specifier(left, right),

@@ -31,6 +31,7 @@ from packaging.version import InvalidVersion, Version
 
 from bisect_train.changes.packages.interpreters import Interpreter, find_interpreter
 from bisect_train.core.errors import InputError, MachineError
+from bisect_train.core.secrets import mask_logins
 
 if TYPE_CHECKING:
     from pypi_simple import ProjectPage, PyPISimple
@@ -92,9 +93,10 @@ def releases_between(
         where = (
             ", ".join([*places.links, *(places.indexes or ["the index"] if places.indexes != () else [])]) or "no place at all"
         )
+        where = mask_logins(where)
         raise InputError(
             f"{name} {high} was not found in {where}",
-            hint="name a folder that has it: --find-links DIR, or an index: --index URL",
+            hint="name a folder that has it: --find-links DIR, or an index: --index-url URL",
         )
     has_prerelease = first.is_prerelease or last.is_prerelease
     lower, upper = min(first, last), max(first, last)
@@ -219,7 +221,7 @@ def _unreachable(name: str, address: str, error: Exception) -> MachineError:
     shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # no password in a message
     return MachineError(
         f"cannot ask {shown} for the releases of {name}: {type(error).__name__}",
-        hint="try again, or take the releases from a folder: --find-links DIR --index none",
+        hint="try again, or take the releases from a folder: --find-links DIR --index-url none",
     )
 
 
@@ -229,7 +231,7 @@ def _library() -> Any:
     except ImportError:
         raise MachineError(
             "package indexes are read by the library pypi-simple, which is not installed",
-            hint="pip install 'bisect-train[packages]', or take the releases from a folder: --find-links DIR --index none",
+            hint="pip install 'bisect-train[packages]', or take the releases from a folder: --find-links DIR --index-url none",
         ) from None
     return pypi_simple
 

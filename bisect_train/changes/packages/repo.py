@@ -20,7 +20,7 @@ from packaging.utils import parse_wheel_filename
 from bisect_train.changes.plumbing import decode, failure_of, isolated_environment, quote_path, run_git
 from bisect_train.core.errors import InputError, MachineError, UnbuildableError
 
-__all__ = ["requirement_of_wheel", "wheel_of_commit"]
+__all__ = ["is_repository", "requirement_of_wheel", "wheel_of_commit"]
 
 _LIMIT_S = 1800.0
 _SAID_LINES = 12
@@ -79,6 +79,14 @@ def _find_commit(repo: Path, commit: str) -> tuple[Path, str]:
     if found is None:
         raise InputError(f"{repo} has no commit {commit}", hint=f"look at `git -C {repo} log --oneline`")
     return Path(place), found
+
+
+def is_repository(folder: Path) -> bool:
+    """Return whether a folder is the top of a git repository, or a bare one; one that merely lies in another is not."""
+    if _ask(folder, "rev-parse", "--is-inside-git-dir") == "true":  # a bare one, or where git keeps a submodule's
+        return True
+    top = _ask(folder, "rev-parse", "--show-toplevel")
+    return top is not None and Path(top).resolve() == folder.resolve()
 
 
 def _ask(repo: Path, *args: str) -> str | None:

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from bisect_train.changes.packages.pins import Pin
 from bisect_train.core.errors import InputError
+from bisect_train.core.secrets import mask_logins
 
 Include = Callable[[str], str]
 """Returns the text of another file, named relative to the root; raises FileNotFoundError or InputError."""
@@ -39,6 +40,7 @@ class Source:
     def refuse(self, value: str, rule: str, *, line: int | str = 0, hint: str = "") -> InputError:
         """Return the error about one place of the file; `line` is a number, or words such as `[[package]] 3`."""
         where = f", line {line}" if isinstance(line, int) and line else f", {line}" if line else ""
+        value = mask_logins(value)
         shown = value if len(value) <= 200 else value[:197] + "..."
         return InputError(
             f"{self.shown}{where}: {shown!r}: {rule}", hint=hint or "correct the file, then run `bisect-train diff` again"

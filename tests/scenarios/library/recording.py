@@ -20,6 +20,9 @@ from bisect_train.core.probe import ProbeSpec
 
 FOLDER = Path(__file__).parents[2] / "data" / "scenarios"
 
+NUM_FIRST_STEPS, KEPT_ONE_IN = 12, 60
+"""All of the first steps are kept, then one in so many, and the last one."""
+
 _WHEEL_OF_COMMIT = re.compile(r"file://\S*/([0-9a-f]{40})/\S*")
 
 RunKey = tuple[str, int, int]
@@ -112,7 +115,10 @@ def name_of(spec: ProbeSpec) -> str:
 
 
 def thin(fingerprint: Fingerprint) -> Fingerprint:
-    """Return a fingerprint with what a search needs: ending, loss, gradient norms, rates, first batch, last parameters."""
+    """Return a fingerprint with what a search needs: ending, loss, gradient norms, rates, first batch, last parameters.
+
+    Of a run whose log was read for a metric few steps are kept: that metric decides.
+    """
 
     def thin_step(step: StepRecord, *, is_last: bool) -> StepRecord:
         batch_hash = step.batch_hash if step.step == 0 else None
@@ -128,8 +134,16 @@ def thin(fingerprint: Fingerprint) -> Fingerprint:
             batch_hash=batch_hash,
         )
 
+    is_all = not fingerprint.metrics
     ranks = tuple(
-        RankRecord(rank.rank, tuple(thin_step(step, is_last=step is rank.steps[-1]) for step in rank.steps))
+        RankRecord(
+            rank.rank,
+            tuple(
+                thin_step(step, is_last=step is rank.steps[-1])
+                for step in rank.steps
+                if is_all or step.step < NUM_FIRST_STEPS or step.step % KEPT_ONE_IN == 0 or step is rank.steps[-1]
+            ),
+        )
         for rank in fingerprint.ranks
     )
     # a message may hold the path of a checkout, which is another one in each run

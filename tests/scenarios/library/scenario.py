@@ -33,6 +33,8 @@ class Truth:
         unread: a config key, and the commit from which on nothing reads it; a warning must tell it.
         effect: bounds of bad - good of the first culprit, in the metric's unit.
         levels: (kind, id or title) of what must be found inside the first culprit, outermost first; () is not looked at.
+        symptom, stage: of report.json's triage; None is not looked at.
+        told: texts that the evidence of the triage must have.
     """
 
     status: str | tuple[str, ...]
@@ -47,6 +49,9 @@ class Truth:
     unread: tuple[str, Commit] | None = None
     effect: tuple[float, float] | None = None
     levels: tuple[tuple[str, str], ...] = ()
+    symptom: str | None = None
+    stage: str | None = None
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,15 @@ def _check_unread(truth: Truth, built: Built, report: Mapping[str, Any]) -> None
     assert len(told) == 1 and f"the key {key} is in " in told[0], report["warnings"]
 
 
+def _check_triage(truth: Truth, built: Built, report: Mapping[str, Any]) -> None:
+    triage = report["triage"]
+    assert truth.symptom in (None, triage["symptom"]), triage
+    assert truth.stage in (None, triage["stage"]), triage
+    said = "\n".join(triage["evidence"])
+    missing = [text for text in truth.told if text not in said]
+    assert not missing, f"the triage does not tell {missing}: {said}"
+
+
 _CHECKS: tuple[Callable[[Truth, Built, Mapping[str, Any]], None], ...] = (
     _check_status,
     _check_culprits,
@@ -198,4 +212,5 @@ _CHECKS: tuple[Callable[[Truth, Built, Mapping[str, Any]], None], ...] = (
     _check_candidates,
     _check_island,
     _check_unread,
+    _check_triage,
 )

@@ -1,8 +1,10 @@
 """Case 8: one commit changes three settings of Adam; its longer memory for squared gradients makes the loss jump now and then.
 
-Once in 150 steps a batch comes from a table: one rare symbol over and over, whose code is twenty times as long. After it the
-update is several times as large with beta2 0.999 as with 0.95. The mean of the loss hardly shows it; the number of times that
-the held-out loss jumps above its best does. The reports: AI-Hypercomputer/maxtext#17, NVIDIA/Megatron-LM#1582.
+Once in 150 steps a batch comes from a table: one rare symbol over and over, whose code is five times as long, then a letter,
+another one in each table. The step after it is 2.7 times as large with beta2 0.999 (0.1 / sqrt(1 / 150)) as with 0.95
+(0.1 / sqrt(1 / 20)). The mean of the held-out loss hardly shows it (2.16, not 2.11). How often that loss jumps above its best
+does: twice in 312 steps, once with some seeds, and not at all. The other two keys of the commit do nothing to that.
+The reports: AI-Hypercomputer/maxtext#17, NVIDIA/Megatron-LM#1582.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import torch
 from torch import nn
 
 RARE = 64
-WIDTH = 1024
+WIDTH = 256
 
 
 class CharModel(nn.Module):
@@ -31,21 +33,24 @@ class CharModel(nn.Module):
         self.codes = nn.Embedding(context * num_symbols, WIDTH)
         self.codes.requires_grad_(False)
         nn.init.normal_(self.codes.weight, std=settings["init"])
-        self.codes.weight[self.rows + RARE] *= 20.0
+        self.codes.weight[self.rows + RARE] *= 5.0
         self.head = nn.Linear(WIDTH, num_symbols)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
 
     def forward(self, inputs):
         return self.head(self.codes(inputs + self.rows).sum(dim=1).relu())
 '''
 
 TABLES_PY = '''\
-"""Every so often the text is a table: one symbol over and over, then a letter."""
+"""Every so often the text is a table: one symbol over and over, then a letter, another one in each table."""
 
 import torch
 
+from corpus import ALPHABET
 from model import RARE
 
-LETTER = 69
+LETTERS = [ALPHABET.index(letter) for letter in "aeiou"]
 
 
 class WithTables:
@@ -57,23 +62,31 @@ class WithTables:
     def draw(self):
         inputs, targets = self.batches.draw()
         self.num_drawn += 1
-        if self.num_drawn % self.every == 0:
-            inputs, targets = torch.full_like(inputs, RARE), torch.full_like(targets, LETTER)
+        num_tables, is_text = divmod(self.num_drawn, self.every)
+        if not is_text:
+            letter = LETTERS[num_tables % len(LETTERS)]
+            inputs, targets = torch.full_like(inputs, RARE), torch.full_like(targets, letter)
         return inputs, targets
 '''
 
 HELD_OUT_PY = '''\
-"""The loss on text that is kept for this, and how often it has jumped above its best."""
+"""The loss on lines that are kept for this, and how often it has jumped above its best; a jump ends at a new best."""
 
 import torch
 import torch.nn.functional as F
 
-JUMP = 0.03
+ONE_IN = 40
+JUMP = 0.022
 
 
 class HeldOut:
-    def __init__(self, batches):
-        self.inputs, self.targets = batches.draw()
+    """Takes its lines out of the corpus."""
+
+    def __init__(self, corpus, context):
+        places = torch.cat([torch.arange(*line) for line in corpus.lines[::ONE_IN]])
+        del corpus.lines[::ONE_IN]
+        self.inputs = corpus.codes[places[:, None] + torch.arange(-context, 0)]
+        self.targets = corpus.codes[places]
         self.best = float("inf")
         self.is_above = False
         self.num_spikes = 0
@@ -81,9 +94,11 @@ class HeldOut:
     @torch.no_grad()
     def measure(self, model):
         loss = F.cross_entropy(model(self.inputs), self.targets).item()
-        self.best = min(self.best, loss)
-        was_above, self.is_above = self.is_above, loss > self.best + JUMP
-        self.num_spikes += self.is_above and not was_above
+        if loss <= self.best:
+            self.best, self.is_above = loss, False
+        elif not self.is_above and loss > self.best + JUMP:
+            self.is_above = True
+            self.num_spikes += 1
         return loss, self.num_spikes
 '''
 
@@ -99,8 +114,8 @@ _WITH_TABLES = (
     )
     .replace(
         '    batches = Batches(corpus, settings["data"], seed=settings["seed"])\n',
-        '    batches = WithTables(Batches(corpus, settings["data"], seed=settings["seed"]), settings["data"]["table_every"])\n'
-        '    held_out = HeldOut(Batches(corpus, {**settings["data"], "lines": 48}, seed=1))\n',
+        '    held_out = HeldOut(corpus, settings["data"]["context"])\n'
+        '    batches = WithTables(Batches(corpus, settings["data"], seed=settings["seed"]), settings["data"]["table_every"])\n',
     )
     .replace(
         '            print(f"step {step} loss {loss:.4f}")\n',
@@ -111,8 +126,8 @@ _WITH_TABLES = (
 )
 _CONFIG = (
     CONFIG_YAML.replace("  lr: 4.0\n  momentum: 0.8\n", "  lr: 3.0e-4\n  beta2: 0.95\n  weight_decay: 0.1\n")
-    .replace("  init: 0.02\n", "  init: 4.0\n")
-    .replace("  lines: 64\n", "  lines: 16\n  table_every: 150\n")
+    .replace("  init: 0.02\n", "  init: 8.0\n")
+    .replace("  lines: 64\n", "  lines: 32\n  table_every: 150\n")
 )
 
 LONGER_MEMORY = Step(
@@ -137,6 +152,6 @@ LOSS_SPIKES = Scenario(
         "tables.py": TABLES_PY,
         "train.py": _WITH_TABLES,
     },
-    options=("--steps", "160", "--recipe", "{files}/recipe.yaml"),
+    options=("--steps", "312", "--recipe", "{files}/recipe.yaml"),
     files={"recipe.yaml": _SPIKES_RECIPE},
 )

@@ -14,6 +14,10 @@ def step(loss, **more):
         return
     wanted = _session.settings["steps"]
     if wanted is not None and _session.num_steps >= wanted:
+        if _session.settings.get("hold"):
+            _session.event("stop", how="hold")
+            while True:
+                time.sleep(60.0)
         _session.event("stop", how="SystemExit")
         raise SystemExit(0)
     line = {"type": "step", "step": _session.num_steps, "t": time.time(), "loss": loss, "micro": [loss], "lr": [0.1]}

@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +33,9 @@ from bisect_train_workers.warm import server as warm_server
 _SERVER = Path(warm_server.__file__).resolve()
 _PACKAGES = str(_SERVER.parents[2])
 _CONNECT_S = 5.0
+_START_S = 5.0
 MAX_SERVERS = 3
-"""Of one coordinator on one node: each holds about 300 MiB, and hash seeds differ between seed indices."""
+"""On one node: each holds about 300 MiB, and there is one for each seed index, since their hash seeds differ."""
 
 _READ_AT_START = re.compile(
     r"(PYTHON|OMP_|MKL_|KMP_|GOMP_|TORCH|PYTORCH_|CUDA_|NCCL_|GLOO_|ATEN_|LD_|OPENBLAS_|NUMEXPR_|DNNL_|LC_|LANG)"
@@ -127,6 +129,7 @@ class WarmStart:
         env: of that server.
         coordinator: whose end ends the server, or None.
         recorder: folder of the probe's recorder.
+        is_fresh: whether it must be a fresh process: then a server is only begun, for those that come later.
     """
 
     target: Target
@@ -135,6 +138,7 @@ class WarmStart:
     coordinator: Coordinator | None
 
     recorder: Path
+    is_fresh: bool = False
 
     def launch(self, orders: Mapping[str, Any], fds: Sequence[int]) -> ForkedSupervisor | None:
         """Return the process of a supervisor that forks the program; without a server one is begun, and None returned.
@@ -142,7 +146,7 @@ class WarmStart:
         Raises:
             SupervisorLostError: the server ended meanwhile.
         """
-        connection = self._connect()
+        connection = None if self.is_fresh else self._connect_soon()
         if connection is None:
             self._begin_server()
             return None
@@ -160,6 +164,21 @@ class WarmStart:
             raise SupervisorLostError(f"the warm process ended while it was asked: {error}") from error
         finally:
             os.close(writing)
+
+    def _connect_soon(self) -> socket.socket | None:
+        """Return a connection; a server that has just been started is waited for, as long as a fresh start would take."""
+        deadline = time.monotonic() + _START_S
+        while (connection := self._connect()) is None and time.monotonic() < deadline and self._is_starting():
+            time.sleep(0.02)
+        return connection
+
+    def _is_starting(self) -> bool:
+        if not self.folder.is_dir() or (self.folder / "state").exists():
+            return False
+        lock = try_lock(self.folder / "lock")
+        if lock is not None:
+            lock.release()
+        return lock is None
 
     def _connect(self) -> socket.socket | None:
         """Return a connection to the server, None where there is none that works."""
@@ -184,7 +203,8 @@ class WarmStart:
             if lock is None:
                 return
             try:
-                if not _has_failed(self.folder) and _count_servers(self.folder.parent) <= MAX_SERVERS:  # this one too
+                if not _has_failed(self.folder):
+                    _make_room(self.folder.parent, self.folder)
                     self._start(lock.fd)
             finally:
                 os.close(lock.fd)  # without giving the lock back: the server has it now
@@ -220,7 +240,9 @@ class WarmStart:
             pipe.write(json.dumps(orders).encode())
 
 
-def find_warm_start(program: Program, *, python: str, gpus: float, recorder: Path, home: NodeHome) -> WarmStart | None:
+def find_warm_start(
+    program: Program, *, python: str, gpus: float, recorder: Path, home: NodeHome, is_fresh: bool = False
+) -> WarmStart | None:
     """Return how a program is started from a warm process; None where it must be a fresh one.
 
     Args:
@@ -229,6 +251,7 @@ def find_warm_start(program: Program, *, python: str, gpus: float, recorder: Pat
         gpus: that the probe has.
         recorder: folder of the probe's recorder, first on its path.
         home: of this node.
+        is_fresh: whether this one must be a fresh process nevertheless.
     """
     if gpus or not sys.platform.startswith("linux") or os.path.abspath(python) != os.path.abspath(sys.executable):
         return None
@@ -244,7 +267,7 @@ def find_warm_start(program: Program, *, python: str, gpus: float, recorder: Pat
     coordinator = program.coordinator
     key = [sys.executable, read, [coordinator.pid, coordinator.started] if coordinator else None]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    return WarmStart(target, home.path / "warm" / digest, shared, coordinator, recorder)
+    return WarmStart(target, home.path / "warm" / digest, shared, coordinator, recorder, is_fresh)
 
 
 def _has_failed(folder: Path) -> bool:
@@ -259,17 +282,20 @@ def _state_of(folder: Path) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-def _count_servers(parent: Path) -> int:
-    """Return how many servers live or begin to live; the folders of dead ones are removed."""
-    num = 0
+def _make_room(parent: Path, own: Path) -> None:
+    """Have the server that was used least lately end where there are as many as may be; folders of dead ones are removed."""
+    others: list[tuple[float, Path]] = []
     for folder in parent.iterdir():
+        if folder == own:
+            continue
         lock = try_lock(folder / "lock")
         if lock is None:
-            num += 1
+            with contextlib.suppress(OSError):
+                others.append(((folder / "state").stat().st_mtime, folder))
             continue
         try:
-            if not _has_failed(folder):
-                remove_folder(folder)
+            remove_folder(folder)
         finally:
             lock.release()
-    return num
+    if len(others) >= MAX_SERVERS:
+        (min(others)[1] / "socket").unlink(missing_ok=True)  # it ends once it sees that; programs that it forked go on

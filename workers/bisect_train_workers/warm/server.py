@@ -118,6 +118,8 @@ class Server:
 
     def _answer(self, connection: socket.socket) -> None:
         request, fds = receive(connection)
+        with contextlib.suppress(OSError):  # who is used least gives way to others, see the client
+            os.utime(os.path.join(self._folder, "state"))
         pid = os.fork()
         if pid == 0:
             self._supervise(connection, request, fds)
@@ -225,18 +227,26 @@ def _become_subreaper() -> None:
 
 
 def main() -> None:
-    """Preload, say `ready` or why not, and serve."""
+    """Preload, tell whether that went well, and serve."""
     orders = json.loads(sys.stdin.buffer.read())
     trouble = preload(orders["preload"])
-    with open(os.path.join(orders["folder"], "state.new"), "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "trouble": trouble}, file)
-    os.rename(os.path.join(orders["folder"], "state.new"), os.path.join(orders["folder"], "state"))
     if trouble:
+        _tell(orders["folder"], trouble)
         return
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
-    Server(orders["folder"], orders["coordinator"], orders["package_folder"], orders["lock_fd"]).serve()
+    server = Server(orders["folder"], orders["coordinator"], orders["package_folder"], orders["lock_fd"])
+    _tell(orders["folder"], "")
+    server.serve()
+
+
+def _tell(folder: str, trouble: str) -> None:
+    """Write the state that clients read: whose socket it is, or why there is none."""
+    path = os.path.join(folder, "state")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump({"pid": os.getpid(), "trouble": trouble}, file)
+    os.rename(path + ".new", path)
 
 
 if __name__ == "__main__":

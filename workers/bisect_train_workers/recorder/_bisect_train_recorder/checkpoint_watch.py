@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Sequence
 
 from .outside_files import note_saved
 
 MAX_EVENTS = 200
+NUM_NAMES = 5
 
 
 class CheckpointWatch:
@@ -57,8 +58,8 @@ class CheckpointWatch:
                 "checkpoint_loaded",
                 function="load_state_dict",
                 path=None,
-                missing=len(getattr(result, "missing_keys", ())),
-                unexpected=len(getattr(result, "unexpected_keys", ())),
+                **_describe_misfit("missing", getattr(result, "missing_keys", ())),
+                **_describe_misfit("unexpected", getattr(result, "unexpected_keys", ())),
             )
             return result
 
@@ -66,11 +67,20 @@ class CheckpointWatch:
 
     def _record_event(self, event: str, **data: Any) -> None:
         """Write an event unless there are too many already."""
+        self._num_events += 1
         if event == "checkpoint_saved":
             note_saved(data["path"])
-        self._num_events += 1
-        if self._num_events <= MAX_EVENTS:
-            self._session.event(event, **data)
+        if self._num_events > MAX_EVENTS:
+            return
+        if event == "checkpoint_saved":
+            read_hash = self._session.param_hash
+            data["param_hash"] = None if read_hash is None else read_hash()
+        self._session.event(event, **data)
+
+
+def _describe_misfit(kind: str, keys: Sequence[str]) -> Dict[str, Any]:
+    """Return number and first names of the keys that did not fit."""
+    return {kind: len(keys), f"{kind}_names": list(keys)[:NUM_NAMES]}
 
 
 def watch_distributed(session: Any, module: Any) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import Any, Dict, List, Mapping, Optional
 
 from .readout import Number, local_part
-from .tensor_sums import int_sum
+from .tensor_sums import int_bits, int_sum
 
 MAX_FULL_BYTES = 1 << 18  # 0.25 MiB hash in about 0.3 ms
 NUM_SAMPLES = 1 << 12
@@ -19,7 +19,7 @@ NUM_MT19937_BYTES = 625 * 4
 
 
 @functools.lru_cache(maxsize=MAX_KINDS)
-def _buffer_class(num_bytes: int) -> Any:
+def buffer_class(num_bytes: int) -> Any:
     """Return the ctypes class of so many bytes: kept, since ctypes builds it anew after each garbage collection."""
     return ctypes.c_char * num_bytes
 
@@ -28,7 +28,7 @@ def _update_with_memory(digest: Any, tensor: Any) -> None:
     """Feed a contiguous cpu tensor's bytes to the digest, without numpy and without a copy."""
     num_bytes = tensor.numel() * tensor.element_size()
     if num_bytes:
-        digest.update(_buffer_class(num_bytes).from_address(tensor.data_ptr()))
+        digest.update(buffer_class(num_bytes).from_address(tensor.data_ptr()))
 
 
 class _Kind:
@@ -40,7 +40,7 @@ class _Kind:
         """Take the name from a tensor, and the ctypes buffer if it is small enough to hash in full."""
         self.text = f"{tuple(tensor.shape)}{tensor.dtype}".encode()
         num_bytes = tensor.numel() * tensor.element_size()
-        self.buffer: Any = _buffer_class(num_bytes) if 0 < num_bytes <= MAX_FULL_BYTES else None
+        self.buffer: Any = buffer_class(num_bytes) if 0 < num_bytes <= MAX_FULL_BYTES else None
 
 
 _kinds: Dict[Any, _Kind] = {}
@@ -132,11 +132,7 @@ def sample(tensor: Any) -> Any:
 
 def weighted_sample_sum(torch: Any, tensor: Any) -> Any:
     """Return a position-aware sum, mod 2**64, of a sample of the bits, on the tensor's device."""
-    flat = sample(tensor).contiguous()
-    if flat.is_complex():
-        flat = torch.view_as_real(flat).reshape(-1)
-    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    bits = flat.view(kinds[flat.element_size()]).to(torch.int64)
+    bits = int_bits(torch, sample(tensor)).to(torch.int64)
     weights = torch.arange(bits.numel(), device=bits.device, dtype=torch.int64) * 2 + 1
     return (bits * weights).sum()
 

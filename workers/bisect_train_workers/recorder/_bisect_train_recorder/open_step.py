@@ -14,7 +14,7 @@ from .readout import Number, read_numbers
 from .step_line import PlainText, list_text, number_text
 from .tensor_sums import HASH_MODULUS
 
-_ON_HOST = frozenset((float, int, bool, type(None)))
+_ON_HOST = frozenset((float, int, bool, str, type(None)))
 
 
 class OpenStep:
@@ -23,10 +23,11 @@ class OpenStep:
     __slots__ = (
         *("torch", "step_idx", "losses", "clip_norms", "fires", "num_real_fires", "is_skipped", "autocast", "batch"),
         *("ended_at", "t", "step_s", "self_s", "checks", "param_sq_parts", "param_bits"),
+        *("moved_parts", "num_sampled", "triage", "value_keys", "values"),
     )
 
-    def __init__(self, torch: Any, step_idx: int) -> None:
-        """Start empty."""
+    def __init__(self, torch: Any, step_idx: int, triage: Any = None) -> None:
+        """Start empty; `triage` is a TriagePart where it was asked for."""
         self.torch = torch
         self.step_idx = step_idx
         self.losses: List[Number] = []
@@ -43,6 +44,11 @@ class OpenStep:
         self.checks: Dict[str, str] = {}
         self.param_sq_parts: List[Number] = []
         self.param_bits: List[Number] = []
+        self.moved_parts: List[Number] = []
+        self.num_sampled = 0
+        self.triage = triage
+        self.value_keys: List[Any] = []
+        self.values: List[Any] = []  # of the first micro-batch: one flat tensor per key
 
     def text(self, memory: Any, plain: PlainText) -> str:
         """Return the line, in the contract's order, without its last keys and brace."""
@@ -67,19 +73,28 @@ class OpenStep:
         )
 
     def _rare_text(self) -> str:
-        """Return what few steps have, with a comma behind: several clippings, checksums."""
-        clip_norms = f'"clip_norms": {list_text(self.clip_norms)}, ' if len(self.clip_norms) > 1 else ""
-        return clip_norms + self._check_text() if self.param_bits else clip_norms
+        """Return what few steps have, with a comma behind: several clippings, checksums, what triage asks for."""
+        text = f'"clip_norms": {list_text(self.clip_norms)}, ' if len(self.clip_norms) > 1 else ""
+        if self.param_bits:
+            text += self._check_text()
+        return text if self.triage is None else text + self.triage.text()
 
     def _check_text(self) -> str:
         """Return the checksums, with a comma behind."""
         others = "".join([f'"{name}": "{value}", ' for name, value in self.checks.items()])
         norm, bits = math.sqrt(sum(self.param_sq_parts)), sum(self.param_bits) % HASH_MODULUS
-        return f'"param_norm": {number_text(norm)}, "param_hash": "{bits:016x}", {others}'
+        moved = f'"moved": {sum(self.moved_parts) / self.num_sampled!r}, ' if self.num_sampled else ""
+        return f'"param_norm": {number_text(norm)}, "param_hash": "{bits:016x}", {moved}{others}'
 
     def _bring_to_host(self) -> None:
         """Replace every pending tensor by its number: the step's one copy."""
         groups = [self.losses, self.clip_norms, self.batch.pending, self.param_sq_parts, self.param_bits]
+        if self.param_bits:
+            groups.append(self.moved_parts)
+        if self.values:
+            groups.append(self.values)
+        if self.triage is not None:
+            groups.append(self.triage.pending)
         for fire in self.fires:
             groups += (fire.lrs, fire.grad_sq_parts, fire.scaling)
         if _ON_HOST.issuperset([type(number) for group in groups for number in group]):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import weakref
 from operator import attrgetter
-from typing import Any, List, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 from .readout import Number, local_part, snapshot
-from .tensor_sums import sums_of_squares
+from .tensor_sums import squares_and_norms
 
 # Loops in C: half the time of comprehensions where the caches are cold.
 _GRAD, _DTYPE = attrgetter("grad"), attrgetter("dtype")
@@ -25,7 +25,7 @@ class Fire:
 
     __slots__ = (
         *("_optimizer", "name", "has_inner", "has_gradients", "lrs", "grad_sq_parts", "scaling"),
-        *("num_missing", "param_dtypes", "grad_dtypes"),
+        *("num_missing", "param_dtypes", "grad_dtypes", "_grad_norms", "_idxs_without"),
     )
 
     def __init__(self, torch: Any, optimizer: Any) -> None:
@@ -43,6 +43,8 @@ class Fire:
         self.scaling = NO_SCALING
         if scale is not None or found_inf is not None:
             self.scaling = [snapshot(torch, scale), snapshot(torch, found_inf)]
+        self._grad_norms: List[Number] = []  # of the parameters that have a gradient
+        self._idxs_without: List[int] = []  # of those that have none
         self.num_missing = 0
         self.param_dtypes: Any = frozenset()
         self.grad_dtypes: Any = frozenset()
@@ -64,14 +66,27 @@ class Fire:
         grads = list(map(_GRAD, params))
         classes = set(map(type, grads))
         if type(None) in classes:
-            self.num_missing = sum(p.requires_grad for p, grad in zip(params, grads) if grad is None)
+            self._idxs_without = [idx for idx, grad in enumerate(grads) if grad is None]
+            self.num_missing = sum([params[idx].requires_grad for idx in self._idxs_without])
             grads = [grad for grad in grads if grad is not None]
         if classes != {torch.Tensor}:
             grads = [local_part(torch, grad) for grad in grads]
         self.has_gradients = bool(grads)
         self.param_dtypes = set(map(_DTYPE, params))
         self.grad_dtypes = set(map(_DTYPE, grads))
-        self.grad_sq_parts = sums_of_squares(torch, grads, self.grad_dtypes)
+        self.grad_sq_parts, self._grad_norms = squares_and_norms(torch, grads, self.grad_dtypes)
+
+    def gradients(self) -> Iterator[Tuple[Any, Optional[Number]]]:
+        """Yield (parameter, norm of its gradient) as they were; None for a trainable one without, none for empty parts."""
+        params = self.parameters()
+        if len(params) != len(self._grad_norms) + len(self._idxs_without):
+            return  # a parameter group was added meanwhile
+        without, norms = frozenset(self._idxs_without), iter(self._grad_norms)
+        for idx, param in enumerate(params):
+            norm = None if idx in without else next(norms)
+            is_asked = param.requires_grad if norm is None else getattr(param, "_local_tensor", param).numel()
+            if is_asked:
+                yield param, norm
 
 
 class OptimizerWatch:

@@ -1,7 +1,4 @@
-"""Brings numbers from devices to the host: one small copy per device and step.
-
-Shapes: every tensor here has no dimensions (one element).
-"""
+"""Brings numbers from devices to the host: one small copy per device and step."""
 
 from __future__ import annotations
 
@@ -39,26 +36,33 @@ def snapshot(torch: Any, tensor: Any) -> Number:
 def read_numbers(torch: Any, numbers: Sequence[Number]) -> List[Union[int, float]]:
     """Return all numbers on the host, in order; integers stay exact, floats become double.
 
-    Device values travel as int64 bit patterns, so one copy serves both kinds.
+    Device values travel as int64 bit patterns, so one copy serves both kinds. A tensor of several elements gives a list.
     """
     results: List[Any] = list(numbers)
     by_device: Dict[Any, List[int]] = {}
     for idx, number in enumerate(numbers):
         if isinstance(number, torch.Tensor):
             if number.device.type in _READ_ONE_BY_ONE:
-                results[idx] = number.item()
+                results[idx] = number.item() if number.numel() == 1 else number.reshape(-1).tolist()
             else:
                 by_device.setdefault(number.device, []).append(idx)
     for idxs in by_device.values():
-        tensors = [numbers[idx].reshape(()) for idx in idxs]
-        bits = torch.stack([_as_bits(torch, tensor) for tensor in tensors]).tolist()
-        for idx, tensor, value in zip(idxs, tensors, bits):
-            results[idx] = struct.unpack("<d", struct.pack("<q", value))[0] if tensor.is_floating_point() else value
+        tensors = [numbers[idx].reshape(-1) for idx in idxs]
+        values = iter(torch.cat([_as_bits(torch, tensor) for tensor in tensors]).tolist())
+        for idx, tensor in zip(idxs, tensors):
+            found = [_of_bits(next(values), tensor.is_floating_point()) for _ in range(tensor.numel())]
+            results[idx] = found[0] if len(found) == 1 else found
     return results
 
 
+def _of_bits(bits: int, is_float: bool) -> Union[int, float]:
+    """Return the number that `_as_bits` made."""
+    number: Union[int, float] = struct.unpack("<d", struct.pack("<q", bits))[0] if is_float else bits
+    return number
+
+
 def _as_bits(torch: Any, tensor: Any) -> Any:
-    """Return a number as int64; a float as the bits of its double."""
+    """Return numbers as int64; floats as the bits of their doubles."""
     if tensor.is_floating_point():
         return tensor.to(torch.float64).view(torch.int64)
     return tensor.to(torch.int64)

@@ -33,7 +33,9 @@ class Session:
         self.world_size = _int_from_environment("WORLD_SIZE", 1)
         self.start_folder = os.getcwd()
         self.step_idx: Optional[int] = None
+        self.has_triage = settings.has_triage or self.world_size > 1
         self.finish_steps: Optional[Callable[[], None]] = None  # set once torch is watched
+        self.param_hash: Optional[Callable[[], Optional[str]]] = None  # likewise
         self._has_error = False
         self.is_fork = False
         if hasattr(os, "register_at_fork"):
@@ -54,10 +56,13 @@ class Session:
         self.is_fork = True
 
     def event(self, name: str, **data: Any) -> None:
-        """Append an event line; silent in forked children."""
+        """Append an event line of the open step; silent in forked children."""
+        self.event_of_step(name, self.step_idx, data)
+
+    def event_of_step(self, name: str, step_idx: Optional[int], data: Dict[str, Any]) -> None:
+        """Append an event line of any step; silent in forked children."""
         if self.is_main():
-            record = {"type": "event", "name": name, "step": self.step_idx, "t": time.time(), "data": data}
-            self.writer.write(record)
+            self.writer.write({"type": "event", "name": name, "step": step_idx, "t": time.time(), "data": data})
 
     def note_error(self, where: str, error: BaseException) -> None:
         """Record the recorder's own first error; further ones would only repeat it."""

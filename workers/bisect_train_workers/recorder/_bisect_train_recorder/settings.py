@@ -10,6 +10,7 @@ from typing import Any, Dict, FrozenSet, Optional
 
 SEED_STRIDE = 1_000_003
 SEED_MODULUS = 2**32
+MOVED_EVERY = 5  # checksums
 
 
 class Settings:
@@ -26,8 +27,14 @@ class Settings:
         self.root: Optional[str] = values.get("root")
         self.redirect_from: Optional[str] = values.get("redirect_from")
         self.base_seed: int = int(values.get("base_seed") or 0)
+        self.has_triage: bool = bool(values.get("triage"))
+        self.is_anomaly_asked: bool = bool(values.get("anomaly"))
         self.is_deterministic: bool = bool(values.get("deterministic"))
         self.can_die_with_parent: bool = bool(values.get("die_with_parent", True))
+        # A run that will be resumed: evaluation and saving after the last step still belong to it,
+        # and it may have to wait for its end (SIGKILL) where the next step begins.
+        self.is_saving: bool = bool(values.get("after_save"))
+        self.is_held: bool = bool(values.get("hold"))
 
     @property
     def seed_shift(self) -> int:
@@ -37,6 +44,16 @@ class Settings:
     def initial_seed(self, rank: int) -> int:
         """Return the seed, 0..2**32-1, of generators that the program does not seed itself."""
         return (self.base_seed + self.seed_idx * SEED_STRIDE + rank) % SEED_MODULUS
+
+    def has_moved(self, step_idx: int) -> bool:
+        """Tell whether the share of weights that moved is taken at a step with checksums; at each one with triage.
+
+        Else at the first and the last and at few between: it takes a third of a checksum's time.
+        """
+        if self.has_triage or self.is_every_step or step_idx % (MOVED_EVERY * max(1, self.checksum_every)) == 0:
+            return True
+        is_last = self.num_steps is not None and step_idx == self.num_steps - 1
+        return is_last or not self.has_checksum(step_idx)  # the second: at exit
 
     def has_checksum(self, step_idx: int) -> bool:
         """Tell whether parameters and generators are hashed at this step."""

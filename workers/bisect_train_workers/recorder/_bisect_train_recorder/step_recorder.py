@@ -16,23 +16,30 @@ from time import perf_counter, time
 from typing import Any, Callable, List, Optional
 
 from . import hashes
+from .collective_watch import CollectiveLog
+from .data_watch import DataWait
 from .memory import MemoryMeter
+from .model_watch import ModelWatch
 from .open_step import OpenStep
 from .own_time import OwnTime
 from .readout import local_part, snapshot
 from .step_line import PlainText
 from .tensor_sums import bit_sums, sums_of_squares
+from .triage_part import TriagePart
 
 
 class StepRecorder:
     """Receives forwards, backwards and fires; owns the open step."""
 
-    def __init__(self, session: Any, torch: Any) -> None:
+    def __init__(self, session: Any, torch: Any, model: ModelWatch) -> None:
         """Open step 0."""
+        self._model = model
+        self.wait = DataWait()
+        self.collectives = CollectiveLog(session, torch.distributed)
         self._session = session
         self._torch = torch
         self._memory = MemoryMeter(torch)
-        self.open_step = OpenStep(torch, 0)  # the step that is being collected
+        self.open_step = self._new_step(0)  # the step that is being collected
         self._closed: Optional[OpenStep] = None
         self._plain = PlainText()
         self._own_time = OwnTime()
@@ -41,8 +48,14 @@ class StepRecorder:
         self._previous_end: Optional[float] = None
         self._is_done = False
         self._is_written = False
+        self._gradients_of: Optional[int] = None  # the step whose gradients an event describes
+        self._has_still = False
         self.after_first_step: Optional[Callable[[Any], None]] = None
         session.step_idx = 0
+
+    def _new_step(self, step_idx: int) -> OpenStep:
+        """Return an empty step."""
+        return OpenStep(self._torch, step_idx, TriagePart(self._torch) if self._session.has_triage else None)
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the hook guarded, silent in forks, and its time counted as the recorder's own."""
@@ -80,6 +93,8 @@ class StepRecorder:
         step.t = time()
         if self._previous_end is not None:
             step.step_s = ended_at - self._previous_end
+        if step.triage is not None:
+            step.triage.take(self.wait, self.collectives)
         self._is_written = False
         if len(step.fires) >= self._num_expected_fires:
             self._write(is_provisional=True)
@@ -94,6 +109,8 @@ class StepRecorder:
         elif self._closed is not None and not self._closed.param_bits:
             # A later forward closed it; parameters are as they were, generators may not be.
             self._write_late_checksums(self._closed)
+        if self._closed is not None:
+            self._record_model(self._closed, is_last=True)
 
     def _close(self) -> None:
         """Write the final line and open the next step."""
@@ -104,13 +121,25 @@ class StepRecorder:
         self._num_expected_fires = len(step.fires)
         self._previous_end = step.ended_at
         self._closed = step
-        self.open_step = OpenStep(self._torch, step.step_idx + 1)
+        self.open_step = self._new_step(step.step_idx + 1)
         self._is_written = False
         num_steps = self._session.settings.num_steps
         self._is_done = num_steps is not None and self.open_step.step_idx >= num_steps
+        if self._is_done or step.step_idx == 0:
+            self._record_model(step, is_last=self._is_done)
         if step.step_idx == 0 and self.after_first_step is not None:
             self.after_first_step(self._session)
         self._session.step_idx = self.open_step.step_idx
+
+    def _record_model(self, step: OpenStep, *, is_last: bool) -> None:
+        """Events about single parameters, for the first step and for the last."""
+        guarded = self._session.guarded
+        if self._gradients_of != step.step_idx:
+            self._gradients_of = step.step_idx
+            guarded(self._model.record_gradients)(step)
+        if is_last and not self._has_still:
+            self._has_still = True
+            guarded(self._model.record_still)(step.step_idx)
 
     def _write(self, *, is_provisional: bool) -> None:
         """Write the line of the open step."""
@@ -122,6 +151,15 @@ class StepRecorder:
         mark = ', "provisional": true' if is_provisional else ""
         self._session.writer.write_line(f'{text}, "self_s": {step.self_s!r}{mark}}}')
         self._is_written = True
+        if step.values:
+            self._write_values(step)
+
+    def _write_values(self, step: OpenStep) -> None:
+        """Event batch, once: the first values of the step's first micro-batch, which are on the host by now."""
+        values = [found if isinstance(found, list) else [found] for found in step.values]
+        data = {"values": [[key, found] for key, found in zip(step.value_keys, values)]}
+        self._session.event_of_step("batch", step.step_idx, data)
+        step.values = []
 
     def _add_checksums(self, step: OpenStep, *, has_rng: bool = True) -> None:
         """Add norm and hash of the parameters, and the hash of the generators."""
@@ -131,6 +169,8 @@ class StepRecorder:
         with self._torch.no_grad():
             step.param_sq_parts = sums_of_squares(self._torch, params)
             step.param_bits = bit_sums(self._torch, params)
+            if self._session.settings.has_moved(step.step_idx):
+                step.moved_parts, step.num_sampled = self._model.moved_parts()
         if has_rng:
             step.checks["rng_hash"] = hashes.rng_hash(self._torch)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from typing import Any, Callable
 
 
@@ -31,6 +32,8 @@ class Stopper:
         """
         if not self._session.is_main():
             return
+        if self._session.settings.is_held:
+            self._hold(where)
         self._num_tries += 1
         is_hard = self._num_tries > 1 or threading.current_thread() is not threading.main_thread()
         self._event("stop", how="os._exit" if is_hard else "SystemExit", where=where)
@@ -44,3 +47,9 @@ class Stopper:
             except Exception:  # closed by the program
                 pass
         os._exit(0)
+
+    def _hold(self, where: str) -> None:
+        """Wait to be killed from outside; threads that still save in the background go on."""
+        self._event("stop", how="hold", where=where)
+        while True:
+            time.sleep(60.0)

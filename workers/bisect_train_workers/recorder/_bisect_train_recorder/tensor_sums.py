@@ -6,7 +6,7 @@ Both only read. Results are `Number`s (readout.py): floats on cpu, pending tenso
 from __future__ import annotations
 
 from operator import attrgetter, methodcaller, mul
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 from .readout import Number
 
@@ -15,26 +15,36 @@ _IS_CPU, _DTYPE, _ITEM = attrgetter("is_cpu"), attrgetter("dtype"), methodcaller
 MIN_WIDE_ELEMENTS = 1 << 14  # below, the views cost more than they save
 
 
-def sums_of_squares(torch: Any, tensors: Sequence[Any], dtypes: Any = None) -> List[Number]:
-    """Return the sum of squares of all elements as numbers still to be added, one per kind of tensor.
+def sums_of_squares(torch: Any, tensors: Sequence[Any]) -> List[Number]:
+    """Return the sum of squares of all elements as numbers still to be added, one per kind of tensor."""
+    return squares_and_norms(torch, tensors, set(map(_DTYPE, tensors)))[0]
+
+
+def squares_and_norms(torch: Any, tensors: Sequence[Any], dtypes: Any) -> Tuple[List[Number], List[Number]]:
+    """Return the sum of squares of all elements in parts, one per kind of tensor, and each tensor's norm.
 
     Each tensor's norm is taken in its own precision, at least float32; squares add up in double.
 
     Args:
-        dtypes: the set of the tensors' dtypes where the caller knows it.
+        dtypes: the set of the tensors' dtypes.
     """
-    if dtypes is None:
-        dtypes = set(map(_DTYPE, tensors))
     if len(dtypes) == 1 and torch.float32 in dtypes:
         try:  # nearly always right: all dense, float32 and on one device
-            return [_sum_of_squares(torch, torch._foreach_norm(tensors))]
+            square, norms = _sum_of_squares(torch, torch._foreach_norm(tensors))
+            return [square], norms
         except (RuntimeError, NotImplementedError, TypeError):
             pass
-    return [_sum_of_squares(torch, _norms(torch, group)) for group in _by_kind(tensors)]
+    squares, norms = [], [None] * len(tensors)
+    for idxs in _by_kind(tensors):
+        square, found = _sum_of_squares(torch, _norms(torch, [tensors[idx] for idx in idxs]))
+        squares.append(square)
+        for idx, norm in zip(idxs, found):
+            norms[idx] = norm
+    return squares, norms
 
 
-def _sum_of_squares(torch: Any, norms: Sequence[Any]) -> Number:
-    """Return the sum of the squared norms, in double where the device has it.
+def _sum_of_squares(torch: Any, norms: List[Any]) -> Tuple[Number, List[Number]]:
+    """Return the sum of the squared norms, in double where the device has it, and the norms, of a cpu as python numbers.
 
     Raises:
         RuntimeError: the norms lie on several devices.
@@ -43,17 +53,17 @@ def _sum_of_squares(torch: Any, norms: Sequence[Any]) -> Number:
         if not all(map(_IS_CPU, norms)):
             raise RuntimeError("norms on several devices")
         values = list(map(_ITEM, norms))
-        return sum(map(mul, values, values))
+        return sum(map(mul, values, values)), values
     stacked = torch.stack(norms)
     wide = stacked if stacked.device.type == "mps" else stacked.to(torch.float64)
-    return (wide * wide).sum()
+    return (wide * wide).sum(), norms
 
 
-def _by_kind(tensors: Sequence[Any]) -> Iterable[List[Any]]:
-    """Return the tensors in groups of one device, dtype and layout."""
-    groups: Dict[Any, List[Any]] = {}
-    for tensor in tensors:
-        groups.setdefault((tensor.device, tensor.dtype, tensor.layout), []).append(tensor)
+def _by_kind(tensors: Sequence[Any]) -> Iterable[List[int]]:
+    """Return the indices of the tensors in groups of one device, dtype and layout."""
+    groups: Dict[Any, List[int]] = {}
+    for idx, tensor in enumerate(tensors):
+        groups.setdefault((tensor.device, tensor.dtype, tensor.layout), []).append(idx)
     return groups.values()
 
 
@@ -74,15 +84,23 @@ def bit_sums(torch: Any, tensors: Sequence[Any]) -> List[Number]:
     Neither the order of the tensors nor that of elements within a tensor matters, so a
     different order of reduction on a device changes nothing. Call it under `no_grad`, with local parts.
     """
-    hash_tensor = getattr(torch, "hash_tensor", None)
     on_host: List[Any] = []
     by_device: Dict[Any, List[Any]] = {}
-    for tensor in tensors:
-        if tensor.is_cpu:
-            on_host.append(_host_bits(torch, hash_tensor, tensor))
+    for bits in bits_of_each(torch, tensors):
+        if type(bits) is int:
+            on_host.append(bits)
         else:
-            by_device.setdefault(tensor.device, []).append(_bits(torch, hash_tensor, tensor).view(torch.int64))
-    return [sum(on_host), *[torch.stack(bits).sum() for bits in by_device.values()]]
+            by_device.setdefault(bits.device, []).append(bits)
+    return [sum(on_host), *[torch.stack(group).sum() for group in by_device.values()]]
+
+
+def bits_of_each(torch: Any, tensors: Sequence[Any]) -> List[Number]:
+    """Return a hash of each tensor's bits: an integer, or one that waits on its device."""
+    hash_tensor = getattr(torch, "hash_tensor", None)
+    return [
+        _host_bits(torch, hash_tensor, tensor) if tensor.is_cpu else _bits(torch, hash_tensor, tensor).view(torch.int64)
+        for tensor in tensors
+    ]
 
 
 def _host_bits(torch: Any, hash_tensor: Any, tensor: Any) -> int:
@@ -110,7 +128,13 @@ def _bits(torch: Any, hash_tensor: Any, tensor: Any) -> Any:
 
 def int_sum(torch: Any, tensor: Any) -> Any:
     """Return the sum, mod 2**64, of the elements' bits read as integers."""
-    tensor = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
-    flat = tensor.contiguous().reshape(-1)
+    return int_bits(torch, tensor.detach().reshape(-1)).sum(dtype=torch.int64)
+
+
+def int_bits(torch: Any, tensor: Any) -> Any:
+    """Return the elements' bits as integers of their width; a complex element gives two, side by side."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+        tensor = tensor.reshape(-1) if tensor.dim() == 2 else tensor
     kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return flat.view(kinds[flat.element_size()]).sum(dtype=torch.int64)
+    return tensor.contiguous().view(kinds[tensor.element_size()])

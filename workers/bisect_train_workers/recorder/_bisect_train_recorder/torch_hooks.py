@@ -5,17 +5,22 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import sys
 from typing import Any, Callable, Optional
 
 from . import loss_watch, seed_start
 from .checkpoint_watch import CheckpointWatch
+from .collective_watch import replace_in_torch, watch_collectives
+from .first_batch import describe_first_batch, is_capturing
 from .import_audit import record_imports
+from .inputs import first_values, tensor_inputs
+from .model_watch import ModelWatch
 from .optimizer_watch import OptimizerWatch
 from .outside_files import record_outside_files
-from .root_module import RootFinder, is_training_call
+from .root_module import RootFinder, is_compiling_function, is_training_call
 from .step_recorder import StepRecorder
 from .stop import Stopper
+
+NUM_STEP_VALUES = 32
 
 
 def install(session: Any, torch: Any) -> None:
@@ -23,6 +28,8 @@ def install(session: Any, torch: Any) -> None:
     session.guarded(seed_start.seed_torch)(session, torch)
     if session.settings.is_deterministic:
         session.guarded(_set_deterministic)(torch)
+    if session.settings.is_anomaly_asked:
+        session.guarded(torch.autograd.set_detect_anomaly)(True)
     session.guarded(_record_torch)(session, torch)
     session.guarded(CheckpointWatch(session).install)(torch)
     session.guarded(_watch_process_group)(session, torch)
@@ -56,7 +63,7 @@ def _record_torch(session: Any, torch: Any) -> None:
 
 
 def _watch_process_group(session: Any, torch: Any) -> None:
-    """Event process_group once the default group exists."""
+    """Events process_group_begin, and process_group once the default group exists."""
     distributed = torch.distributed
     if not distributed.is_available():
         return
@@ -66,18 +73,21 @@ def _watch_process_group(session: Any, torch: Any) -> None:
         rank, world_size = distributed.get_rank(), distributed.get_world_size()
         session.event("process_group", backend=distributed.get_backend(), world_size=world_size, rank=rank)
 
-    record = session.guarded(record)
+    def record_begin(backend: Any = None, *args: Any, **kwargs: Any) -> None:
+        asked = {name: kwargs.get(name, os.environ.get(name.upper())) for name in ("rank", "world_size")}
+        known = {name: int(value) for name, value in asked.items() if str(value).isdigit()}  # spawned ranks say them here
+        session.event("process_group_begin", backend=None if backend is None else str(backend), **known)
+
+    record, record_begin = session.guarded(record), session.guarded(record_begin)
 
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        record_begin(*args, **kwargs)
         result = original(*args, **kwargs)
         record()
         return result
 
-    distributed.init_process_group = init_process_group
-    defining_module = sys.modules.get(original.__module__)
-    if defining_module is not None and hasattr(defining_module, "init_process_group"):
-        defining_module.init_process_group = init_process_group
+    replace_in_torch("init_process_group", original, init_process_group)
 
 
 class TorchHooks:
@@ -87,7 +97,8 @@ class TorchHooks:
         """Create the parts; `install` makes torch call them."""
         self._session = session
         self._torch = torch
-        self._steps = StepRecorder(session, torch)
+        self._model = ModelWatch(session, torch)
+        self._steps = StepRecorder(session, torch, self._model)
         self._steps.after_first_step = session.guarded(_record_files)
         self._stopper = Stopper(session, self._finish_hard)
         self._optimizers = OptimizerWatch(torch, self._steps)
@@ -98,11 +109,22 @@ class TorchHooks:
         """Install each hook; one that fails leaves the others working."""
         guarded, timed, torch = self._session.guarded, self._steps.timed, self._torch
         self._session.finish_steps = timed(self._steps.finish)
+        self._session.param_hash = self._model.param_hash
         guarded(self._install_optimizer_hooks)()
         guarded(loss_watch.watch_backward)(torch, timed(self._on_backward))
         guarded(loss_watch.watch_scaler)(torch, self._optimizers, timed)
         guarded(loss_watch.watch_clipping)(torch, timed(self._steps.add_clip_norm))
         guarded(RootFinder(torch, timed(self._on_forward), guarded).install)()
+        if self._session.has_triage:
+            guarded(self._steps.wait.install)()
+            guarded(self._watch_collectives)()
+
+    def _watch_collectives(self) -> None:
+        """Note the collective calls that the program makes, where this torch has any."""
+        distributed = self._torch.distributed
+        if distributed.is_available():
+            note = self._steps.timed(self._steps.collectives.note)
+            watch_collectives(distributed, note, is_compiling_function(self._torch))
 
     def _install_optimizer_hooks(self) -> None:
         """Register torch's official global optimizer hooks (the name torch.optim.optimizer is deleted)."""
@@ -112,9 +134,10 @@ class TorchHooks:
 
     def _on_forward(self, module: Any, args: Any, kwargs: Any) -> None:
         """The root module is about to run; after the last step this raises SystemExit."""
-        if self._steps.begin_pass():
+        is_training = module.training and self._torch.is_grad_enabled()
+        if self._steps.begin_pass() and (is_training or not self._session.settings.is_saving):
             self._stopper.stop("forward")
-        if module.training and self._torch.is_grad_enabled():
+        if is_training:
             self._record_batch(module, args, kwargs)
 
     def _on_backward(self, tensors: Any, grad_tensors: Any) -> None:
@@ -128,10 +151,29 @@ class TorchHooks:
         """Hash the inputs of a training forward."""
         if not self._has_batch and is_training_call(self._torch, module):
             self._has_batch = True
-            describe_first_batch(self._session, self._torch, module, args, kwargs)
+            self._begin(module, args, kwargs)
         step = self._steps.open_step
         step.autocast = self._get_autocast()
+        if self._session.settings.is_every_step and step.batch.is_empty:
+            self._keep_values(step, args, kwargs)
         step.batch.add(args, kwargs)
+        if step.triage is not None:
+            step.triage.samples.add(args, kwargs)
+
+    def _begin(self, module: Any, args: Any, kwargs: Any) -> None:
+        """At the first training forward: what went in, and the parameters before any update."""
+        guarded = self._session.guarded
+        guarded(describe_first_batch)(self._session, self._torch, module, args, kwargs)
+        if not is_capturing(self._torch):
+            guarded(self._model.begin)(module)
+
+    def _keep_values(self, step: Any, args: Any, kwargs: Any) -> None:
+        """Keep the first values of the step's first micro-batch, where they lie."""
+        for key, tensor in tensor_inputs(self._torch, args, kwargs):
+            values = first_values(self._torch, tensor, NUM_STEP_VALUES)
+            if values is not None:
+                step.value_keys.append(key)
+                step.values.append(values)
 
     def _finish_hard(self) -> None:
         """Before os._exit: what exit handlers would have written."""
@@ -159,12 +201,3 @@ def autocast_reader(torch: Any) -> Callable[[], Optional[str]]:
         return ",".join(names)
 
     return read
-
-
-def describe_first_batch(session: Any, torch: Any, module: Any, args: Any, kwargs: Any) -> None:
-    """Event first_batch: the root's class and the shapes of its tensors."""
-    tensors = [(key, value) for key, value in [*enumerate(args), *kwargs.items()] if isinstance(value, torch.Tensor)]
-    shapes = [[key, list(value.shape), str(value.dtype)] for key, value in tensors]
-    device = next((str(param.device) for param in module.parameters()), None)
-    num_params = sum(param.numel() for param in module.parameters())
-    session.event("first_batch", root=type(module).__qualname__, inputs=shapes, device=device, num_params=num_params)

@@ -1,0 +1,116 @@
+"""`probe --triage`: one run, alone or against a baseline, and what is to be said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bisect_train.changes.repository import Repository
+from bisect_train.cli.desk import Desk
+from bisect_train.cli.singles import OneEnd, run_ends
+from bisect_train.cli.triaging import run_second_look, with_triage
+from bisect_train.core.errors import InputError, RevisionError
+from bisect_train.core.probe import ProbeResult
+from bisect_train.core.question import Question, Range
+from bisect_train.report.compare import say_first_difference
+from bisect_train.report.probe_view import render_probe
+from bisect_train.report.triage_case import asked_of
+from bisect_train.report.triage_parts import TriagePart
+from bisect_train.report.triage_text import render_triage
+from bisect_train.report.triage_view import triage_run
+from bisect_train.store.contract import StoredProbe
+from bisect_train.verdict.outcome import why_unseen
+from bisect_train.verdict.triage import SYMPTOMS, hard_symptoms, triage
+
+
+@dataclass(frozen=True, slots=True)
+class TriageOptions:
+    """How a probe is looked at.
+
+    Attributes:
+        baseline: a revision, or the key of an earlier probe; None for none.
+        title: one line for lists.
+        seed_idx: of both runs.
+        is_quiet: whether progress is not shown.
+        second_look: whether a run that hangs or gives NaN is run once more.
+    """
+
+    baseline: str | None
+    title: str
+    seed_idx: int = 0
+    is_quiet: bool = False
+    second_look: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TriagedProbe:
+    """A probe, its baseline if there is one, and what triage says."""
+
+    probe: StoredProbe
+    baseline: ProbeResult | None
+    part: TriagePart
+
+
+def triage_probe(desk: Desk, repository: Repository, end: OneEnd, options: TriageOptions) -> TriagedProbe:
+    """Run one variant, and its baseline where a revision is named, and look at what was recorded.
+
+    Raises:
+        InputError: the baseline is neither a revision nor a probe.
+    """
+    end = replace(end, question=with_triage(end.question, every_step=options.baseline is not None))
+    known, ends = _ask_baseline(desk, repository, end, options.baseline)
+    run = partial(run_ends, desk, repository, quiet=options.is_quiet, seed_idx=options.seed_idx)
+    found = run([*ends, end], title=options.title)
+    base = known or (found[0][1] if ends else None)
+    probe = desk.store.find_probe(found[-1][0])
+
+    def run_again(closer: Question) -> tuple[str, ProbeResult]:
+        return run([replace(end, question=closer)], title=f"closer look: {options.title}")[0]
+
+    asked = asked_of(end.question)
+    kind = triage(probe.result, baseline=base, asked=asked).second_run
+    second = run_second_look(end.question, kind, run_again) if kind is not None and options.second_look else None
+    return TriagedProbe(probe, base, triage_run(probe.result, baseline=base, asked=asked, second=second))
+
+
+def _ask_baseline(
+    desk: Desk, repository: Repository, end: OneEnd, named: str | None
+) -> tuple[ProbeResult | None, list[OneEnd]]:
+    """Return the stored result, or what has to run, for a baseline."""
+    if named is None:
+        return None, []
+    try:
+        commit = repository.resolve(named)
+    except RevisionError:
+        try:
+            return desk.store.find_probe(named).result, []
+        except InputError:
+            raise InputError(
+                f"--baseline {named!r} is neither a revision nor a probe",
+                hint="name a commit that is known to be good, or the key of a stored probe (`bisect-train log`)",
+            ) from None
+    return None, [replace(end, question=replace(end.question, range=Range((commit,), commit)))]
+
+
+def shows_symptom(probe: StoredProbe, symptom: str) -> bool:
+    """Return whether a run shows a symptom that needs no baseline."""
+    return symptom in hard_symptoms(probe.result.fingerprint)
+
+
+def render_triaged(triaged: TriagedProbe, *, symptom: str = "") -> RenderableType:
+    """Return the probe, then what triage says of it, for the terminal."""
+    fingerprint = triaged.probe.result.fingerprint
+    parts: list[RenderableType] = [render_probe(triaged.probe, with_stacks=False), Text("")]
+    if triaged.baseline is not None:
+        parts.append(
+            Text(say_first_difference(triaged.baseline.fingerprint, fingerprint, left="the baseline", right="the run"))
+        )
+    parts.append(render_triage(triaged.part))
+    if symptom:
+        unseen = why_unseen(fingerprint, symptom)
+        seen = "shown" if shows_symptom(triaged.probe, symptom) else f"cannot be seen: {unseen}" if unseen else "not shown"
+        parts += [Text(""), Text(f"{symptom} ({SYMPTOMS[symptom].description}): {seen}")]
+    return Group(*parts)

@@ -1,0 +1,55 @@
+"""Whether programs may be forked from a warm process: only once a fork has shown the very bits that a fresh process showed.
+
+The first repeat of a run is the proof: its twin ran as a fresh process. Until it has come every program is started fresh, and
+so it is for good where the two differ: then the program does not repeat itself, or a fork is not the same thing.
+"""
+
+from __future__ import annotations
+
+from bisect_train.core.probe import ProbeResult, ProbeSpec
+from bisect_train.core.question import Question
+from bisect_train.store.contract import Store
+from bisect_train.verdict.outcome import digest_fingerprint
+
+WARM_START = "warm_start"
+"""Event {is_proven, key}: a fork and a fresh process of the same run showed the same bits, or did not."""
+
+Shown = tuple[str, str, str]  # bits, kind of ending, signature
+
+
+class Warmth:
+    """What one bisection knows of forks."""
+
+    def __init__(self, question: Question, *, bisection_id: str, store: Store) -> None:
+        """Take what is stored."""
+        self._metric = question.metric.name
+        self._id = bisection_id
+        self._store = store
+        self._fresh: dict[tuple[str, int], Shown] = {}
+        whole = [bisection_id, *([question.part_of] if question.part_of else [])]  # what it is a part of proved it for both
+        told = [event.data["is_proven"] for name in whole for event in store.events(name) if event.kind == WARM_START]
+        self._is_off = not question.settings.warm or not all(told)
+        self._is_proven = bool(told)
+
+    def must_be_fresh(self, spec: ProbeSpec) -> bool:
+        """Return whether a run must be a fresh process; one whose fresh twin has ended is the proof."""
+        return self._is_off or not (self._is_proven or _twin_of(spec) in self._fresh)
+
+    def take(self, spec: ProbeSpec, result: ProbeResult) -> str:
+        """Learn from a result; return why it must be thrown away and run again, "" if it counts."""
+        if self._is_off or self._is_proven:
+            return ""
+        ending = result.fingerprint.ending
+        shown = (digest_fingerprint(result.fingerprint, self._metric), ending.kind.value, ending.signature)
+        if not result.is_warm:
+            self._fresh.setdefault(_twin_of(spec), shown)
+            return ""
+        self._is_proven = bool(shown[0]) and shown == self._fresh.get(_twin_of(spec))
+        self._is_off = not self._is_proven
+        self._store.append(self._id, WARM_START, {"is_proven": self._is_proven, "key": result.job_id})
+        return "" if self._is_proven else "a forked process did not show the bits of a fresh one"
+
+
+def _twin_of(spec: ProbeSpec) -> tuple[str, int]:
+    """Return what repeats of a run have in common."""
+    return (spec.variant.id, spec.seed_idx)

@@ -1,0 +1,88 @@
+"""When a coordinator lets programs be forked: after one proof, and never where a fork showed other bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from bisect_train.core.errors import InterruptedByUser
+from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.probe import ProbeJob, ProbeResult
+from bisect_train.core.question import Question
+from bisect_train.store.memory import MemoryStore
+from bisect_train_workers.simulated import SimulatedRun
+from tests.support.simulated_bisection import Lab, assert_isolated, drive, fingerprint_of, kinds_of, module_lab, stop_after
+
+lab = module_lab
+
+
+@dataclass
+class Forks:
+    """A script in which every probe that may be forked is; `fork_salt` makes forks show other bits than fresh processes."""
+
+    lab: Lab
+    fork_salt: str = ""
+    ran: list[ProbeJob] = field(default_factory=list)
+
+    def __call__(self, job: ProbeJob) -> SimulatedRun:
+        self.ran.append(job)
+        shown = self.show(job)
+        return SimulatedRun(shown, result=ProbeResult(job.id, shown, is_warm=not job.is_fresh))
+
+    def show(self, job: ProbeJob) -> Fingerprint:
+        return fingerprint_of(self.lab.level_of(job), seed_idx=job.spec.seed_idx, salt="" if job.is_fresh else self.fork_salt)
+
+    @property
+    def forked(self) -> list[ProbeJob]:
+        return [job for job in self.ran if not job.is_fresh]
+
+
+def warm_question(lab: Lab) -> Question:
+    question = lab.question()
+    return replace(question, settings=replace(question.settings, warm=True))
+
+
+@pytest.mark.parametrize("slots", [1, 2, 6])
+def test_programs_are_forked_once_a_repeat_has_shown_the_bits_of_a_fresh_one(lab: Lab, slots: int) -> None:
+    store, forks = MemoryStore(), Forks(lab)
+    name, ended = drive(lab, store, question=warm_question(lab), executor=lab.executor(forks, slots=slots))
+    assert_isolated(lab, ended)
+    proof = forks.forked[0].spec
+    before = [job.spec for job in forks.ran[: forks.ran.index(forks.forked[0])]]
+    assert any((spec.variant.id, spec.seed_idx) == (proof.variant.id, proof.seed_idx) for spec in before)
+    assert [event.data["is_proven"] for event in store.events(name) if event.kind == "warm_start"] == [True]
+    if slots == 1:  # with one slot nothing runs beside the proof
+        assert all(not job.is_fresh for job in forks.ran[len(before) :]) and len(before) <= 3
+
+
+def test_forks_that_show_other_bits_are_thrown_away_and_never_used_again(lab: Lab) -> None:
+    store, forks = MemoryStore(), Forks(lab, fork_salt="fork")
+    name, ended = drive(lab, store, question=warm_question(lab), executor=lab.executor(forks, slots=1))
+    assert_isolated(lab, ended)
+    assert len(forks.forked) == 1
+    assert forks.ran[forks.ran.index(forks.forked[0]) + 1].spec == forks.forked[0].spec, "it is run again, fresh"
+    assert kinds_of(store, name)["warm_start"] == 1
+    assert all(not probe.result.is_warm for probe in store.results(name))
+
+
+def test_a_resumed_bisection_knows_what_was_proven(lab: Lab) -> None:
+    store = MemoryStore()
+    question = warm_question(lab)
+    name = store.create(question.to_json(), title="simulated")
+    with pytest.raises(InterruptedByUser):
+        executor = lab.executor(Forks(lab), slots=1)
+        drive(lab, store, question=question, bisection_id=name, executor=executor, listener=stop_after(8))
+    assert kinds_of(store, name)["warm_start"] == 1
+    forks = Forks(lab)
+    _, ended = drive(lab, store, question=question, bisection_id=name, executor=lab.executor(forks, slots=1))
+    assert_isolated(lab, ended)
+    assert forks.ran and not any(job.is_fresh for job in forks.ran)
+
+
+def test_without_leave_nothing_is_forked(lab: Lab) -> None:
+    forks = Forks(lab)
+    store = MemoryStore()
+    name, ended = drive(lab, store, executor=lab.executor(forks))
+    assert_isolated(lab, ended)
+    assert not forks.forked and not kinds_of(store, name)["warm_start"]
