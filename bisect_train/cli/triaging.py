@@ -80,7 +80,7 @@ def look_closer(
     baseline, run = chosen
     others: Sequence[Fingerprint] = replicates_of(case, baseline)
     known = baseline.probe.result if baseline else None
-    kind = triage(run.probe.result, baseline=known, replicates=others, asked=asked_of(question)).second_run
+    kind = triage(run.probe.result, baseline=known, replicates=others, asked=asked_of(question, baseline, run)).second_run
     if kind is None:
         return
 

@@ -49,10 +49,11 @@ NUM_REPLICATES = 16
 NOT_SEEN = ("not_reproduced", "no_regression")
 
 
-def asked_of(question: Question) -> Asked:
-    """Return what the probes of a question were to do, for triage."""
-    rung = question.rung
-    return Asked(steps=rung.steps, ranks=rung.ranks, timeout_s=question.settings.timeout_s, metric=question.metric)
+def asked_of(question: Question, baseline: Run | None = None, run: Run | None = None) -> Asked:
+    """Return what the probes of a question were to do, for triage of a run against a baseline."""
+    is_same_seed = baseline is None or run is None or baseline.seen.seed_idx == run.seen.seed_idx
+    rung, timeout_s = question.rung, question.settings.timeout_s
+    return Asked(steps=rung.steps, ranks=rung.ranks, timeout_s=timeout_s, metric=question.metric, is_same_seed=is_same_seed)
 
 
 def pick_runs(case: Case) -> tuple[Run | None, Run] | None:
@@ -113,7 +114,7 @@ def triage_case(
         run.probe.result,
         baseline=baseline.probe.result if baseline else None,
         replicates=replicates_of(case, baseline),
-        asked=asked_of(case.question),
+        asked=asked_of(case.question, baseline, run),
         symptom=case.question.symptom,
         second=second,
     )

@@ -236,15 +236,26 @@ optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
 for step in range(3):
     loss = model(torch.full((2, 4), 1.0 + rank)).pow(2).mean(); optimizer.zero_grad(); loss.backward(); optimizer.step()
     sys.stdout.write(f"{rank} {step} {loss.item().hex()}\\n"); sys.stdout.flush()
+dist.destroy_process_group()
 """
+
+
+def run_sharded(folder: Path, **settings: Any) -> Outcome:
+    """Run SHARDED; about one in six such programs is aborted by torch's own threads at its very end, recorded or not."""
+    for _ in range(6):
+        outcome = run_program(folder, SHARDED, launcher=(*TORCHRUN, "2"), **settings)
+        if "terminate called without an active exception" not in outcome.stderr:
+            break
+    assert outcome.status == 0, outcome.stderr
+    return outcome
 
 
 def test_recorder_on_a_sharded_model_reads_local_parts_only(tmp_path: Path) -> None:
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     if not hasattr(fsdp, "fully_shard"):
         pytest.skip("this torch has no fully_shard")
-    plain = run_ranks(tmp_path, SHARDED, is_recorded=False)
-    outcome = run_ranks(tmp_path, SHARDED, every_step=True)
+    plain = run_sharded(tmp_path, is_recorded=False)
+    outcome = run_sharded(tmp_path, every_step=True)
     assert sorted(outcome.stdout.split("\n")) == sorted(plain.stdout.split("\n"))
     assert outcome.events("recorder_error") == []
     assert [event["of"] for event in outcome.events("still_params")] == [4, 2], "rank 1 holds nothing of the last layer"

@@ -35,7 +35,7 @@ for step in range(100):
     out = model(x)
     loss = ((out - x.sum(1, keepdim=True)) ** 2).mean()
     if step == settings.NAN_AT:
-        loss = loss + torch.log(out.mean() * 0 - 1)
+        loss = loss + torch.sqrt(out.mean() * 0 - 1)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -44,7 +44,7 @@ for step in range(100):
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> UserRepo:
-    """Commits `good`, `overlap` (the shuffle is seeded by rank) and `nan` (a logarithm of -1 at step 4)."""
+    """Commits `good`, `overlap` (the shuffle is seeded by rank) and `nan` (the root of -1 at step 4)."""
     made = UserRepo.create(tmp_path_factory.mktemp("triage") / "repo")
     for name, values in (("good", (0, -1)), ("overlap", (1, -1)), ("nan", (0, 4))):
         made.commit({"train.py": TRAIN_PY, "settings.py": "PER_RANK, NAN_AT = {}, {}\n".format(*values)}, message=name)
@@ -63,7 +63,7 @@ def test_probe_triage_of_a_real_nan_names_the_step_and_the_operation(repo: UserR
     first = triage["findings"][0]
     assert status == 0 and (first["category"], first["symptom"], first["step"]) == ("wont_converge", "nan_loss", 4)
     assert triage["second_look"]["kind"] == "anomaly"
-    assert triage["second_look"]["said"][0].startswith("LogBackward0, the backward pass of log, gave the first NaN")
+    assert triage["second_look"]["said"][0].startswith("SqrtBackward0, the backward pass of sqrt, gave the first NaN")
     assert "train.py:25" in triage["second_look"]["said"][1]
     line.wait_until_gone([], limit_s=10.0)
 

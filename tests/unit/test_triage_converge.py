@@ -302,6 +302,25 @@ def test_too_smooth_is_a_quarter_of_the_healthy_noise() -> None:
     assert told(smooth, baseline=smooth) == []
 
 
+def test_too_smooth_is_not_said_of_a_curve_that_does_not_learn() -> None:
+    stays = make_run(change=lambda _, step: {"loss": 3.0 - 0.001 * step})
+    assert told(stays, baseline=make_run(), replicates=seeds()) == ["plateau"]
+
+
+def test_against_another_seed_only_what_seeds_do_not_change_is_told() -> None:
+    sick = make_run(seed=9, change=lambda *_: {"lr": (0.02,)})
+    assert {"data_changed", "lr_differs"} <= set(told(sick, baseline=make_run()))
+    assert told(sick, baseline=make_run(), is_same_seed=False) == []
+
+
+def test_a_spike_in_the_tail_is_no_plateau() -> None:
+    healthy = make_run()
+    loss = {step.step: step.loss or 0.0 for step in healthy.fingerprint.ranks[0].steps}
+    last = max(loss)
+    spiky = make_run(change=lambda _, step: {"loss": loss[step] * (20.0 if step in (last - 9, last - 4) else 1.0)})
+    assert told(spiky, baseline=healthy) == ["loss_spikes"]
+
+
 def test_what_the_baseline_shows_as_well_is_how_the_program_is_but_a_nan_is_always_told() -> None:
     stalled = make_run(change=lambda *_: {"lr": (0.0,)})
     assert told(stalled) == ["lr_stalls"] and told(stalled, baseline=stalled) == []

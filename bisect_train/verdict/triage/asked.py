@@ -18,6 +18,7 @@ class Asked:
         timeout_s: time limit of the program, seconds.
         metric: the one that decides.
         sanity_window: steps within which a healthy run's loss drops.
+        is_same_seed: whether the baseline has the run's seed; of another one, other data and another curve say nothing.
     """
 
     steps: int | None = None
@@ -25,6 +26,7 @@ class Asked:
     timeout_s: float = 600.0
     metric: Metric = field(default_factory=Metric)
     sanity_window: int = 100
+    is_same_seed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

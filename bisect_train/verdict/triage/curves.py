@@ -65,8 +65,8 @@ def _is_warming_up(run: RunView) -> bool:
 
 
 def _drop(curve: Sequence[float]) -> float:
-    """Return the mean of the first tenth minus that of the last quarter."""
-    return fmean(curve[: max(1, len(curve) // 10)]) - fmean(curve[-max(1, len(curve) // 4) :])
+    """Return the mean of the first tenth minus the median of the last quarter, which a spike or two do not move."""
+    return fmean(curve[: max(1, len(curve) // 10)]) - median(curve[-max(1, len(curve) // 4) :])
 
 
 def _flatter(look: Look) -> Iterator[Finding]:
@@ -168,7 +168,10 @@ def _tail(curve: Sequence[float]) -> float:
 
 
 def find_too_smooth(look: Look) -> Iterator[Finding]:
-    """Tell of a curve whose step-to-step changes are a fraction of the baseline's, in proportion to its level."""
+    """Tell of a curve whose step-to-step changes are a fraction of the baseline's, in proportion to its level.
+
+    One that stays above the baseline's does not learn, and is no curve that is too good.
+    """
     if look.base is None:
         return
     mine, theirs = _shared(look.run, look.base)
@@ -180,7 +183,8 @@ def find_too_smooth(look: Look) -> Iterator[Finding]:
     ]
     rough = _roughness(mine) / abs(_tail(mine))
     limit = SMOOTH_SHARE * min(_roughness(curve) / abs(_tail(curve)) for curve in healthy)
-    if rough < limit:
+    is_above = _tail(mine) > _tail(theirs) + max(GOOD_MIN_SHARE * abs(_tail(theirs)), CLEAR_SD * _roughness(theirs))
+    if rough < limit and not is_above:
         evidence = [
             Evidence(
                 "step-to-step spread of the loss, share of its level",

@@ -67,6 +67,8 @@ _RULES: tuple[Rule, ...] = (
 )
 _ALWAYS_TOLD = frozenset({"nan_loss", "nan_gradient", "nan_parameter", "imported_from_outside", "environment_mismatch"})
 _HANGS = frozenset({"hang_in_init", "hang_in_first_collective", "hang", "hang_at_end"})
+_OF_THE_SEED = frozenset({"data_changed", "lr_differs", "missing_samples", "too_good", "too_smooth", "bad_evaluation"})
+"""Told against a run of the same seed only: between seeds data, curves and rates that follow the loss differ anyway."""
 _FAILURES = frozenset({Category.WONT_START, Category.STOPPED})
 _CATEGORIES = list(Category)
 _ORDER = {name: place for place, name in enumerate(SYMPTOMS)}
@@ -95,6 +97,8 @@ def triage(
             for finding in findings
             if finding.needs_baseline or finding.symptom not in known or finding.category in _FAILURES
         ]
+    if not asked.is_same_seed:
+        findings = [item for item in findings if not (item.needs_baseline and item.symptom in _OF_THE_SEED)]
     findings = _in_order(look, findings)
     return Triage(tuple(findings), _second_run(look, findings))
 
