@@ -45,6 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks.bench_search
 	$(BIN)/python -m tests.benchmarks.bench_history
 	$(BIN)/python -m tests.benchmarks.bench_recorder
+	$(BIN)/python -m tests.benchmarks.bench_warm
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

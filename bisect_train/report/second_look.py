@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 
+from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import ProbeResult
 from bisect_train.report.stacks import list_stacks
 from bisect_train.report.triage_parts import SecondLook
-from bisect_train.report.words import shorten
+from bisect_train.report.words import say_ending
 from bisect_train.verdict.triage.finding import SecondRun
 
 _RETURNED = re.compile(r"Function '(?P<name>\w+)' returned nan values in its (?P<output>\d+)\w* output")
@@ -24,13 +25,19 @@ _PARTS = {
     "dtype": re.compile(r"TensorDtypes=(\w+)"),
     "number": re.compile(r"SequenceNumber=(\d+)"),
 }
-_MISMATCH = re.compile(r"Detected mismatch between collectives on ranks[^\n]*")
+_MISMATCH = re.compile(
+    r"Detected mismatch between collectives on ranks\. Rank (?P<rank>\d+) is running collective: "
+    r"CollectiveFingerPrint\((?P<print>.*?), but Rank "
+)
 _MISSING = re.compile(r"Ranks? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier")
 
 
 def read_second_look(kind: SecondRun, result: ProbeResult, *, key: str) -> SecondLook:
     """Return what a finished second run said beyond the first."""
     said = _read_anomaly(result) if kind is SecondRun.ANOMALY else _read_detail(result)
+    ending = result.fingerprint.ending
+    if not said and ending.kind is EndingKind.KILLED:  # torch 2.13 does that to DistributedDataParallel under DETAIL
+        said = [f"it was {say_ending(ending)}, before it could say more: torch's own checks may break a program"]
     return SecondLook(kind, tuple(said), key)
 
 
@@ -86,8 +93,9 @@ def _read_detail(result: ProbeResult) -> list[str]:
             last[int(match.group("rank"))] = _say_collective(match.group("print"))
     if len(set(last.values())) > 1:
         said.append("the ranks' last collective calls differ: " + "; ".join(f"rank {k}: {last[k]}" for k in sorted(last)))
-    elif mismatch := _MISMATCH.search(text):
-        said.append(shorten(mismatch.group(0), 400))
+    elif own := {int(match.group("rank")): _say_collective(match.group("print")) for match in _MISMATCH.finditer(text)}:
+        # what such a message says of the other rank may be a call of the check itself
+        said.append("the ranks call different collectives: " + "; ".join(f"rank {k} calls {own[k]}" for k in sorted(own)))
     for ranks in dict.fromkeys(match.group("ranks").strip() for match in _MISSING.finditer(text)):
         said.append(f"rank {ranks} never came to a collective call that the others wait in")
     places = [f"rank {part.rank} waits at {part.waits_at}" for part in list_stacks(result) if part.waits_at]

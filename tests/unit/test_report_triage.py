@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from bisect_train.core.changes import Point
-from bisect_train.core.fingerprint import Event, Fingerprint
+from bisect_train.core.fingerprint import Ending, EndingKind, Event, Fingerprint
 from bisect_train.core.probe import ProbeResult, Rung
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
@@ -140,6 +140,17 @@ def test_second_look_in_detail_names_the_collectives_that_differ() -> None:
     )
 
 
+def test_second_look_in_detail_reads_the_mismatch_where_the_log_is_cut() -> None:
+    log = (
+        "[rank1]: RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: "
+        "CollectiveFingerPrint(SequenceNumber=8, OpType=ALLREDUCE, TensorShape=[1, 8], TensorDtypes=Float, "
+        "TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu)), but Rank 0 is running collective: "
+        "CollectiveFingerPrint(SequenceNumber=0OpType=GATHER).Collectives differ in the following aspects: Op type\n"
+    )
+    look = read_second_look(SecondRun.DETAIL, result_of(two_ranks(), log), key="k")
+    assert look.said == ("the ranks call different collectives: rank 1 calls allreduce of [1, 8] float (call 8)",)
+
+
 def test_second_look_in_detail_names_the_rank_that_never_came() -> None:
     look = read_second_look(SecondRun.DETAIL, result_of(two_ranks(), MISSING_LOG), key="k")
     assert look.said == ("rank 1 never came to a collective call that the others wait in",)
@@ -150,6 +161,12 @@ def test_second_look_that_says_nothing_more_says_so(kind: SecondRun) -> None:
     look = read_second_look(kind, result_of(two_ranks(), "step 1 loss 2.0\n"), key="k")
     part = triage_run(result_of(two_ranks()), asked=ASKED, second=look)
     assert look.said == () and "said nothing more" in text_of(render_triage(part))
+
+
+def test_second_look_that_breaks_the_program_says_so() -> None:
+    broken = two_ranks(num_steps=0, ending=Ending(EndingKind.KILLED, "killed: SIGSEGV", "rank 1: ended by SIGSEGV", signal=11))
+    look = read_second_look(SecondRun.DETAIL, result_of(broken, "no news\n"), key="k")
+    assert len(look.said) == 1 and "rank 1: ended by SIGSEGV, before it could say more" in look.said[0]
 
 
 def test_second_look_that_was_not_made_gives_the_reason() -> None:

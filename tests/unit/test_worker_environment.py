@@ -36,6 +36,11 @@ def test_environment_hides_ray_git_and_this_tool(tmp_path: Path) -> None:
     assert (env["HOME"], env["HF_HOME"]) == ("/h", "/hf") and "XDG_CACHE_HOME" not in env
 
 
+def test_environment_of_a_closer_look_has_its_variables(tmp_path: Path) -> None:
+    env = environment(tmp_path, {}, env=(("A", "1"),), debug_env=(("TORCH_DISTRIBUTED_DEBUG", "DETAIL"), ("A", "2")))
+    assert (env["TORCH_DISTRIBUTED_DEBUG"], env["A"]) == ("DETAIL", "2")
+
+
 def test_environment_pins_threads_and_hash_seed(tmp_path: Path) -> None:
     env = environment(tmp_path, {"OMP_NUM_THREADS": "64"}, threads=3)
     assert (env["OMP_NUM_THREADS"], env["MKL_NUM_THREADS"], env["PYTHONHASHSEED"]) == ("3", "3", "0")

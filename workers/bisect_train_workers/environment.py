@@ -103,6 +103,7 @@ def program_environment(
     for name, folder in caches.items():
         env[name] = str(make_folder(folders.base / "caches" / folder))
     env.update(spec.variant.env)
+    env.update(settings.debug_env)  # of a second run that looks closer
     env["PYTHONPATH"] = _python_path(env.get("PYTHONPATH", ""), settings.redirect_from, folders, overlay=overlay)
     env["PATH"] = _program_path(env.get("PATH", os.defpath), settings.python, overlay=overlay)
     return env
