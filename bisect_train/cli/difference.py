@@ -60,7 +60,11 @@ def ask_difference(
         bad_state=bad_state,
         hold=hold,
         package_repos=package_repos(
-            asked, recipe, differing, is_submodule=lambda name: repository.may_have_file(commits.bad, name)
+            asked,
+            recipe,
+            differing,
+            home=repository.home,
+            is_submodule=lambda name: repository.may_have_file(commits.bad, name),
         ),
         launcher=recipe.launcher,
         hydra_dir=recipe.config.hydra if asked.bad_hydra else "",

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
+from bisect_train.changes.packages.clones import clone_of
 from bisect_train.changes.packages.repo import is_repository
 from bisect_train.cli.data_ends import digest_given
 from bisect_train.cli.finding import find_python
@@ -90,27 +91,32 @@ def package_repos(
     recipe: Recipe,
     differing: Collection[str] | None = None,
     *,
+    home: Path,
     is_submodule: Callable[[str], bool] = lambda name: False,
 ) -> tuple[tuple[str, str], ...]:
-    """Return (canonical name, absolute folder) of the packages' repositories.
+    """Return (canonical name, absolute folder) of the packages' repositories; those given by address are cloned.
 
     Args:
         asked, recipe: what names them.
         differing: packages that differ between the ends, None where commits bring others.
+        home: of the tool, for clones.
         is_submodule: whether a name is the path of a submodule, whose clone is named in the same way.
     Raises:
-        InputError: not NAME=DIR, no such folder, or no git repository.
+        InputError: not NAME=DIR_OR_URL, no such folder, no git repository, or nothing that can be cloned.
     """
     found = {name: _place(folder, Path(asked.repo)) for name, folder in recipe.environment.package_repos}
     for text in asked.package_repo:
         name, equals, folder = text.partition("=")
         if not equals or not name or not folder:
             shown = mask_logins(text)
-            raise InputError(f"--package-repo {shown}: this is not NAME=DIR", hint="for example --package-repo peft=../peft")
+            raise InputError(
+                f"--package-repo {shown}: this is not NAME=DIR or NAME=URL", hint="for example --package-repo peft=../peft"
+            )
         found[name] = folder if "://" in folder else str(Path(folder).expanduser().absolute())
         if differing is not None and canonicalize_name(name) not in differing and not is_submodule(name):
             known = f"those that do: {', '.join(sorted(differing))}" if differing else "no package does"
             say_note(f"--package-repo {name}: this package does not differ between the ends; {known}")
+    found = {name: str(clone_of(place, home)) if "://" in place else place for name, place in found.items()}
     for name, folder in found.items():
         _check_repository(name, folder)
     return tuple(sorted((canonicalize_name(name), folder) for name, folder in found.items()))
@@ -119,8 +125,6 @@ def package_repos(
 def _check_repository(name: str, folder: str) -> None:
     """Raise InputError where a package's repository cannot be one."""
     shown = f"the repository of {name}: {mask_logins(folder)}"
-    if "://" in folder:
-        raise InputError(f"{shown} is an address; only a clone on this machine is read", hint="clone it, then name the clone")
     if not Path(folder).is_dir():
         raise InputError(f"{shown} is no folder", hint="clone it, then name the clone")
     if not is_repository(Path(folder)):

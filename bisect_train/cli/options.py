@@ -331,7 +331,7 @@ def choice_options(function: F) -> F:
                          help="Search only changes of this kind; the others are as the bad end has them. May be repeated."),
             click.option("--exclude", multiple=True, metavar="CHANGE",
                          help="Do not search this key, package or variable: it is as the bad end has it, everywhere."),
-            click.option("--package-repo", multiple=True, metavar="NAME=DIR",
+            click.option("--package-repo", multiple=True, metavar="NAME=DIR|URL",
                          help="Clone of a package's repository: its commits are looked into once its release is found."
                          " Of a submodule: PATH=DIR, where the clone in the checkout lacks commits."),
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 
 from bisect_train.changes.axes import EnvAxis
 from bisect_train.changes.data import digest_path
+from bisect_train.changes.packages.clones import clone_of
+from bisect_train.changes.packages.repo import is_repository
 from bisect_train.cli.driving import refuse_changed_data
 from bisect_train.cli.main import group
 from bisect_train.core.changes import DataLink
@@ -178,8 +181,21 @@ def test_package_repository_that_is_none_is_refused(user: UserRepo) -> None:
     for folder in ("../plain", "inside"):
         Path(folder).mkdir()
         assert "is no git repository" in _refused("--package-repo", f"x={folder}", *TWO)
-    said = _refused("--package-repo", "x=https://me:s3cret@host/x.git", *TWO)
-    assert "only a clone on this machine is read" in said and "s3cret" not in said
+    said = _refused("--package-repo", f"x=file://me:s3cret@localhost{Path.cwd()}/none.git", *TWO)
+    assert "cannot be cloned" in said and "s3cret" not in said
+    assert "is no address of a repository" in _refused("--package-repo", "x=ext::sh -c 'touch ../hit'://x", *TWO)
+    assert not Path("../hit").exists()
+
+
+def test_package_repository_given_by_address_is_cloned_once_and_brought_up_to_date(user: UserRepo, tmp_path: Path) -> None:
+    address, home = f"file://{user.path}", tmp_path / "home"
+    clone = clone_of(address, home)
+    assert is_repository(clone) and clone.is_relative_to(home)
+    commit = user.commit({"more.txt": "1\n"})
+    assert clone_of(address, home) == clone
+    assert subprocess.run(["git", "-C", clone, "cat-file", "-e", commit], check=False).returncode == 0
+    user.path.rename(tmp_path / "away")
+    assert clone_of(address, home) == clone, "what was cloned is there though the address does not answer"
 
 
 def test_package_repository_of_a_package_that_does_not_differ_is_noted(user: UserRepo) -> None:
