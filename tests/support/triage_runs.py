@@ -17,8 +17,8 @@ STACK = """\
 Current thread 0x00007f713dc5cb80 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 5356 in barrier
   File "/env/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", line 83 in wrapper
-  File "/work/checkout/train.py", line {line} in {name}
-  File "/work/checkout/train.py", line 14 in <module>
+  File "/node/checkout/train.py", line {line} in {name}
+  File "/node/checkout/train.py", line 14 in <module>
 """
 
 
@@ -92,14 +92,14 @@ def hanging(*, num_steps: int = 3, seed_idx: int = 0) -> ProbeResult:
 ANOMALY_LOG = """\
 /env/lib/python3.11/site-packages/torch/autograd/graph.py:979: UserWarning: Error detected in SqrtBackward0. Traceback of \
 forward call that caused the error:
-  File "/work/checkout/train.py", line 6, in <module>
+  File "/node/checkout/train.py", line 6, in <module>
     loss_of(w).backward()
-  File "/work/checkout/model.py", line 5, in loss_of
+  File "/node/checkout/model.py", line 5, in loss_of
     return torch.sqrt(w).mul(0.0).sum()
  (Triggered internally at /pytorch/torch/csrc/autograd/python_anomaly_mode.cpp:122.)
   return Variable._execution_engine.run_backward(  # Calls into the C++ engine to run the backward pass
 Traceback (most recent call last):
-  File "/work/checkout/train.py", line 6, in <module>
+  File "/node/checkout/train.py", line 6, in <module>
     loss_of(w).backward()
 RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.
 """

@@ -229,7 +229,7 @@ def test_report_of_a_hang_shows_escaped_stacks_and_the_second_look() -> None:
         if not point.holds(CULPRIT):
             return two_ranks(seed_idx=seed)
         stuck = hanging(seed_idx=seed)
-        evil = '  File "/work/checkout/<script>alert(1)</script>.py", line 3 in f\n'
+        evil = '  File "/node/checkout/<script>alert(1)</script>.py", line 3 in f\n'
         return replace(stuck, stacks=(("stacks-rank0-pid1.txt", evil), *stuck.stacks[1:]))
 
     solved = play(behave, commit_space(), make_question(rung=Rung(12, 2)))
