@@ -147,7 +147,7 @@ STOPPED = (
     ),
     Fault(
         "hang",
-        "rank 1 leaves out a reduction when its loss is small",
+        "rank 1 leaves out the reductions of one step",
         "averaged_by_hand",
         ((_REDUCE, f"        if rank == 1 and step == 10:\n            continue\n{_REDUCE}"),),
         step=10,
@@ -156,7 +156,7 @@ STOPPED = (
     ),
     Fault(
         "hang_at_end",
-        "rank 0 waits at the end, rank 1 is still in the barrier before",
+        "rank 0 leaves out the last barrier and waits for a message of rank 1",
         "ddp_sampler",
         (
             (
@@ -238,7 +238,7 @@ WONT_CONVERGE = (
     ),
     Fault(
         "exploding_gradient",
-        "a recurrent network with weights above 1, and no clipping",
+        "from step 30 on plain gradient descent takes over, with a rate of 30",
         "mlp",
         (
             ("lr=1e-2)\n", "lr=1e-2)\nwild = torch.optim.SGD(model.parameters(), lr=30.0)\n"),
@@ -354,7 +354,7 @@ WONT_CONVERGE = (
     ),
     Fault(
         "too_good",
-        "the targets are among the inputs",
+        "the answer is given in place of the network's output",
         "distillation",
         (
             (

@@ -8,9 +8,6 @@ from pathlib import Path
 from bisect_train.core.probe import ProbeResult
 from tests.scenarios.triage.running import run_healthy, triage_of
 
-OF_ONE_SEED = frozenset({"data_changed", "lr_differs", "too_good"})
-"""What another seed shows against one baseline without any fault: other batches, rates that follow the loss, and a small loss
-that is a fraction of the other's. Other seeds are replicates; a baseline has the same seed."""
 OF_TIME = frozenset({"slower", "data_loading"})
 """What other work on the machine may show; single runs are measured once more."""
 
@@ -44,15 +41,13 @@ class HealthyRuns:
     def alarms(self) -> list[Alarm]:
         """Return all that triage says of them."""
         rows = (
-            ("alone", self.first, None, ()),
-            ("another seed alone", self.other, None, ()),
-            ("against the same seed again", self.again, self.first, (self.other.fingerprint,)),
-            ("against another seed", self.other, self.first, ()),
+            ("alone", self.first, None, (), True),
+            ("another seed alone", self.other, None, (), True),
+            ("against the same seed again", self.again, self.first, (self.other.fingerprint,), True),
+            ("against another seed", self.other, self.first, (), False),
         )
         found = []
-        for asked, run, baseline, replicates in rows:
-            said = triage_of(run, self.program, baseline=baseline, replicates=replicates)
-            left_out = OF_ONE_SEED if run is self.other and baseline is not None else frozenset()
-            findings = [item for item in said.findings if item.symptom not in left_out]
-            found += [Alarm(self.program, asked, item.symptom, item.summary) for item in findings]
+        for asked, run, baseline, replicates, is_same_seed in rows:
+            said = triage_of(run, self.program, baseline=baseline, replicates=replicates, is_same_seed=is_same_seed)
+            found += [Alarm(self.program, asked, item.symptom, item.summary) for item in said.findings]
         return found

@@ -121,9 +121,10 @@ def triage_of(
     replicates: Iterable[Fingerprint] = (),
     steps: int | None = None,
     timeout_s: float = LIMIT_S,
+    is_same_seed: bool = True,
 ) -> Triage:
     """Return what triage says of a run of a program."""
-    asked = Asked(steps=steps, ranks=ranks_of(program), timeout_s=timeout_s)
+    asked = Asked(steps=steps, ranks=ranks_of(program), timeout_s=timeout_s, is_same_seed=is_same_seed)
     return triage(run, baseline=baseline, replicates=tuple(replicates), asked=asked)
 
 
