@@ -200,8 +200,8 @@ def _settings_of(
         private=recipe.private,
         keep=asked.keep,
         restart=restart,
-        # a fork's time and memory are not those of a fresh process
-        warm=asked.warm and metric.name not in COST_METRICS,
+        # a fork's time and memory are not those of a fresh process; a restart is about fresh processes
+        warm=asked.warm and restart is None and metric.name not in COST_METRICS,
     )
 
 

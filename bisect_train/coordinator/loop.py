@@ -168,7 +168,7 @@ class Coordinator:
         return Costs(self._question, bisection_id=self._id, space=self._space, store=self._store, knowledge=self._knowledge)
 
     def _make_warmth(self) -> Warmth:
-        return Warmth(self._question, bisection_id=self._id, store=self._store)
+        return Warmth(self._question, bisection_id=self._id, store=self._store, facts=self._facts)
 
     def _load_stored(self) -> None:
         """Take over what an earlier coordinator of this bisection observed and spent."""

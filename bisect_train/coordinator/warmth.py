@@ -6,13 +6,14 @@ so it is for good where the two differ: then the program does not repeat itself,
 
 from __future__ import annotations
 
-from bisect_train.core.probe import ProbeResult, ProbeSpec
+from bisect_train.coordinator.observing import is_comparable
+from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec
 from bisect_train.core.question import Question
 from bisect_train.store.contract import Store
 from bisect_train.verdict.outcome import digest_fingerprint
 
 WARM_START = "warm_start"
-"""Event {is_proven, key}: a fork and a fresh process of the same run showed the same bits, or did not."""
+"""Event {is_proven, key, hardware_class, interpreter}: whether a fork showed the bits of a fresh process of the same run."""
 
 Shown = tuple[str, str, str]  # bits, kind of ending, signature
 
@@ -20,14 +21,16 @@ Shown = tuple[str, str, str]  # bits, kind of ending, signature
 class Warmth:
     """What one bisection knows of forks."""
 
-    def __init__(self, question: Question, *, bisection_id: str, store: Store) -> None:
-        """Take what is stored."""
+    def __init__(self, question: Question, *, bisection_id: str, store: Store, facts: MachineFacts) -> None:
+        """Take what is stored; what was shown on other hardware, or by another interpreter, shows nothing here."""
         self._metric = question.metric.name
         self._id = bisection_id
         self._store = store
+        self._facts = facts
         self._fresh: dict[tuple[str, int], Shown] = {}
         whole = [bisection_id, *([question.part_of] if question.part_of else [])]  # what it is a part of proved it for both
-        told = [event.data["is_proven"] for name in whole for event in store.events(name) if event.kind == WARM_START]
+        events = [event.data for name in whole for event in store.events(name) if event.kind == WARM_START]
+        told = [data["is_proven"] for data in events if is_comparable(data, facts)]
         self._is_off = not question.settings.warm or not all(told)
         self._is_proven = bool(told)
 
@@ -36,18 +39,26 @@ class Warmth:
         return self._is_off or not (self._is_proven or _twin_of(spec) in self._fresh)
 
     def take(self, spec: ProbeSpec, result: ProbeResult) -> str:
-        """Learn from a result; return why it must be thrown away and run again, "" if it counts."""
-        if self._is_off or self._is_proven:
-            return ""
+        """Learn from a result; return why it must be thrown away and run again, "" if it counts.
+
+        A fork that has a fresh twin is always held against it; one that comes in after another has failed does not count.
+        """
         ending = result.fingerprint.ending
         shown = (digest_fingerprint(result.fingerprint, self._metric), ending.kind.value, ending.signature)
+        twin = _twin_of(spec)
         if not result.is_warm:
-            self._fresh.setdefault(_twin_of(spec), shown)
+            self._fresh.setdefault(twin, shown)
             return ""
-        self._is_proven = bool(shown[0]) and shown == self._fresh.get(_twin_of(spec))
-        self._is_off = not self._is_proven
-        self._store.append(self._id, WARM_START, {"is_proven": self._is_proven, "key": result.job_id})
-        return "" if self._is_proven else "a forked process did not show the bits of a fresh one"
+        if not self._is_off and (twin in self._fresh or not self._is_proven):
+            self._judge(result.job_id, is_proven=bool(shown[0]) and shown == self._fresh.get(twin))
+        return "a forked process did not show the bits of a fresh one" if self._is_off else ""
+
+    def _judge(self, key: str, *, is_proven: bool) -> None:
+        if is_proven and self._is_proven:
+            return
+        self._is_proven, self._is_off = is_proven, not is_proven
+        where = {"hardware_class": self._facts.hardware_class, "interpreter": self._facts.interpreter}
+        self._store.append(self._id, WARM_START, {"is_proven": is_proven, "key": key, **where})
 
 
 def _twin_of(spec: ProbeSpec) -> tuple[str, int]:

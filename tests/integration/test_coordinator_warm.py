@@ -8,7 +8,7 @@ import pytest
 
 from bisect_train.core.errors import InterruptedByUser
 from bisect_train.core.fingerprint import Fingerprint
-from bisect_train.core.probe import ProbeJob, ProbeResult
+from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult
 from bisect_train.core.question import Question
 from bisect_train.store.memory import MemoryStore
 from bisect_train_workers.simulated import SimulatedRun
@@ -64,6 +64,27 @@ def test_forks_that_show_other_bits_are_thrown_away_and_never_used_again(lab: La
     assert forks.ran[forks.ran.index(forks.forked[0]) + 1].spec == forks.forked[0].spec, "it is run again, fresh"
     assert kinds_of(store, name)["warm_start"] == 1
     assert all(not probe.result.is_warm for probe in store.results(name))
+
+
+def test_forks_in_flight_when_another_one_fails_do_not_count(lab: Lab) -> None:
+    store, forks = MemoryStore(), Forks(lab, fork_salt="fork")
+    name, ended = drive(lab, store, question=warm_question(lab), executor=lab.executor(forks, slots=6))
+    assert_isolated(lab, ended)
+    assert len(forks.forked) > 1, "several were under way"
+    assert all(not probe.result.is_warm for probe in store.results(name))
+
+
+def test_what_was_proven_on_other_hardware_is_proven_anew(lab: Lab) -> None:
+    store, question = MemoryStore(), warm_question(lab)
+    name = store.create(question.to_json(), title="simulated")
+    there = MachineFacts("other", "other", 1)
+    with pytest.raises(InterruptedByUser):
+        executor = lab.executor(Forks(lab), slots=1, facts=there)
+        drive(lab, store, question=question, bisection_id=name, executor=executor, listener=stop_after(8))
+    assert kinds_of(store, name)["warm_start"] == 1
+    forks = Forks(lab)
+    drive(lab, store, question=question, bisection_id=name, executor=lab.executor(forks, slots=1))
+    assert forks.ran[0].is_fresh and kinds_of(store, name)["warm_start"] == 2
 
 
 def test_a_resumed_bisection_knows_what_was_proven(lab: Lab) -> None:

@@ -228,6 +228,27 @@ def test_what_a_fork_might_change_starts_fresh(tmp_path: Path, node: Path, chang
     assert len(server_pids(node)) <= before + 1  # another environment gets a process of its own, later
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "is_warm"),
+    [
+        ("statistics.py", "raise RuntimeError('not the one you want')\n", False),
+        ("sitecustomize.py", "", False),
+        ("src/typing_extensions/__init__.py", "", False),
+        ("src/statistics.py", "", True),
+        ("numpy/data.txt", "", True),
+    ],
+)
+def test_module_of_the_checkout_that_hides_a_loaded_one_starts_fresh(
+    tmp_path: Path, node: Path, name: str, text: str, is_warm: bool
+) -> None:
+    commit = TinyRepo(tmp_path / "r").commit({"train.py": STEP, name: text})
+    job = make_job(commit, settings=make_settings(warm=True), steps=1)
+    result = run(job, node)
+    assert result.is_warm is is_warm
+    if text:
+        assert result.fingerprint.ending.kind is EndingKind.CRASHED, "torch itself imports it"
+
+
 def test_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
     home = tmp_path / "node"
     run(job_of(tmp_path / "a", STEP), home)

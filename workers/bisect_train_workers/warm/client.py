@@ -29,6 +29,7 @@ from bisect_train_workers.node import NodeError, NodeHome, make_folder, remove_f
 from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator, Program, SupervisorLostError
 from bisect_train_workers.warm import server as warm_server
+from bisect_train_workers.warm.shadows import has_shadows
 
 _SERVER = Path(warm_server.__file__).resolve()
 _PACKAGES = str(_SERVER.parents[2])
@@ -136,7 +137,6 @@ class WarmStart:
     folder: Path
     env: Mapping[str, str]
     coordinator: Coordinator | None
-
     recorder: Path
     is_fresh: bool = False
 
@@ -149,6 +149,9 @@ class WarmStart:
         connection = None if self.is_fresh else self._connect_soon()
         if connection is None:
             self._begin_server()
+            return None
+        if self._is_shadowed(Path(orders["cwd"]), orders["env"]):
+            connection.close()
             return None
         reading, writing = os.pipe()
         own = os.getpid()
@@ -164,6 +167,14 @@ class WarmStart:
             raise SupervisorLostError(f"the warm process ended while it was asked: {error}") from error
         finally:
             os.close(writing)
+
+    def _is_shadowed(self, cwd: Path, env: Mapping[str, str]) -> bool:
+        """Return whether the checkout has modules that a fork would not see, or the server does not say what it has loaded."""
+        loaded = _state_of(self.folder).get("loaded")
+        first = (cwd / self.target.name).parent if self.target.kind == "script" else cwd
+        given = [cwd / entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        inside = [entry for entry in given if entry.is_relative_to(cwd)]  # others are on the server's path, too
+        return not loaded or has_shadows(cwd, [first, *inside], loaded)
 
     def _connect_soon(self) -> socket.socket | None:
         """Return a connection; a server that has just been started is waited for, as long as a fresh start would take."""

@@ -242,10 +242,11 @@ def main() -> None:
 
 
 def _tell(folder: str, trouble: str) -> None:
-    """Write the state that clients read: whose socket it is, or why there is none."""
+    """Write the state that clients read: whose socket it is, or why there is none, and which modules are loaded."""
     path = os.path.join(folder, "state")
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "trouble": trouble}, file)
+        loaded = sorted({name.partition(".")[0] for name in sys.modules})
+        json.dump({"pid": os.getpid(), "trouble": trouble, "loaded": loaded}, file)
     os.rename(path + ".new", path)
 
 
