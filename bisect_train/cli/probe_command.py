@@ -88,7 +88,7 @@ def command(rev: str | None, seed_idx: int, every_step: bool, is_triaged: bool, 
             shown = render_probe(probe)
     make_console(output).print(shown)
     write_probe(probe, _json_path(output.json, output.out), triage=part)
-    is_shown = bool(asked.symptom) and shows_symptom(probe, asked.symptom)
+    is_shown = bool(asked.symptom) and shows_symptom(probe, asked.symptom, part)
     return 0 if probe.result.fingerprint.ending.is_healthy and not is_shown else 1
 
 

@@ -11,7 +11,7 @@ import rich_click as click
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.verdict import Criterion
-from bisect_train.verdict.triage import BASELINE_SYMPTOMS, SYMPTOMS
+from bisect_train.verdict.triage import BASELINE_SYMPTOMS, SYMPTOMS, WIDER_SYMPTOMS
 
 LIST = "help"
 
@@ -24,6 +24,7 @@ def list_symptoms() -> Iterator[str]:
             category = symptom.category
             yield f"{category.value.replace('_', ' ')}:"
         needs = " (needs a baseline: probe --baseline, compare)" if name in BASELINE_SYMPTOMS else ""
+        needs = f" (told by triage; ask for {_say_wider(name)})" if name in WIDER_SYMPTOMS else needs
         yield f"  {name:<26} {symptom.description}{needs}"
 
 
@@ -36,11 +37,15 @@ def show_list(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return value
 
 
+def _say_wider(name: str) -> str:
+    return " or ".join(f"`--symptom {wider}`" for wider in WIDER_SYMPTOMS[name])
+
+
 def refuse_symptom(asked: Asked) -> None:
     """Raise InputError where the symptom that was asked for is unknown, or cannot be the criterion.
 
     Raises:
-        InputError: unknown, told by a comparison only, or beside another criterion.
+        InputError: unknown, told by a comparison, stacks or the log only, or beside another criterion.
     """
     name = asked.symptom
     if not name:
@@ -48,12 +53,17 @@ def refuse_symptom(asked: Asked) -> None:
     if name not in SYMPTOMS:
         near = difflib.get_close_matches(name, SYMPTOMS, n=1)
         meant = f"did you mean {near[0]}? " if near else ""
-        known = ", ".join(sorted(name for name in SYMPTOMS if name not in BASELINE_SYMPTOMS))
+        known = ", ".join(sorted(SYMPTOMS.keys() - BASELINE_SYMPTOMS - WIDER_SYMPTOMS.keys()))
         raise InputError(f"unknown symptom {name!r}", hint=f"{meant}known: {known}; `--symptom {LIST}` says what they mean")
     if name in BASELINE_SYMPTOMS:
         raise InputError(
             f"the symptom {name!r} shows only against a baseline, so no single run can be judged by it",
             hint="judge by a metric (`--metric`), or look at it with `bisect-train probe --baseline REV` or `compare A B`",
+        )
+    if name in WIDER_SYMPTOMS:
+        raise InputError(
+            f"the symptom {name!r} is told from stacks and the log, by which no single run is judged",
+            hint=f"ask for {_say_wider(name)}: the report, or `probe --triage`, says which kind it is",
         )
     if asked.judge is not None:
         raise InputError("--symptom and --judge contradict each other", hint="one of them decides whether a run is bad")

@@ -23,7 +23,7 @@ from bisect_train.report.triage_text import render_triage
 from bisect_train.report.triage_view import triage_run
 from bisect_train.store.contract import StoredProbe
 from bisect_train.verdict.outcome import why_unseen
-from bisect_train.verdict.triage import SYMPTOMS, hard_symptoms, triage
+from bisect_train.verdict.triage import SYMPTOMS, Asked, symptoms_of, triage
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,12 @@ def _ask_baseline(
     return None, [replace(end, question=replace(end.question, range=Range((commit,), commit)))]
 
 
-def shows_symptom(probe: StoredProbe, symptom: str) -> bool:
-    """Return whether a run shows a symptom that needs no baseline."""
-    return symptom in hard_symptoms(probe.result.fingerprint)
+def shows_symptom(probe: StoredProbe, symptom: str, part: TriagePart | None = None) -> bool:
+    """Return whether a run shows a symptom: by itself, as its baseline may, too, or as triage has told (`part`)."""
+    result = probe.result
+    alone = triage(result, asked=Asked(ranks=max(1, len(result.fingerprint.ranks)))).findings
+    told = (*alone, *(part.findings if part else ()))
+    return symptom in symptoms_of(told, result.fingerprint.ending)
 
 
 def render_triaged(triaged: TriagedProbe, *, symptom: str = "") -> RenderableType:
@@ -111,6 +114,7 @@ def render_triaged(triaged: TriagedProbe, *, symptom: str = "") -> RenderableTyp
     parts.append(render_triage(triaged.part))
     if symptom:
         unseen = why_unseen(fingerprint, symptom)
-        seen = "shown" if shows_symptom(triaged.probe, symptom) else f"cannot be seen: {unseen}" if unseen else "not shown"
+        is_shown = shows_symptom(triaged.probe, symptom, triaged.part)
+        seen = "shown" if is_shown else f"cannot be seen: {unseen}" if unseen else "not shown"
         parts += [Text(""), Text(f"{symptom} ({SYMPTOMS[symptom].description}): {seen}")]
     return Group(*parts)

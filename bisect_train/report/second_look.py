@@ -13,9 +13,9 @@ from bisect_train.core.probe import ProbeResult
 from bisect_train.report.stacks import list_stacks
 from bisect_train.report.triage_parts import SecondLook
 from bisect_train.report.words import say_ending
+from bisect_train.verdict.triage.failure_text import operation_of
 from bisect_train.verdict.triage.finding import SecondRun
 
-_RETURNED = re.compile(r"Function '(?P<name>\w+)' returned nan values in its (?P<output>\d+)\w* output")
 _DETECTED = re.compile(r"Error detected in (?P<name>\w+)\.")
 _FORWARD = re.compile(r'^(?:\[[^\]]*\]:)?\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<where>.+)$')
 _RUNNING = re.compile(r"\[Rank (?P<rank>\d+)\] Running collective: CollectiveFingerPrint\((?P<print>.*)$")
@@ -55,12 +55,11 @@ def _text_of(result: ProbeResult) -> str:
 
 def _read_anomaly(result: ProbeResult) -> list[str]:
     text = _text_of(result)
-    returned, detected = _RETURNED.search(text), _DETECTED.search(text)
-    found = returned or detected
+    returned, detected = operation_of(text), _DETECTED.search(text)
+    found = returned or ((detected.group("name"), 0) if detected else None)
     if found is None:
         return []
-    name = found.group("name")
-    number = returned.group("output") if returned else "0"
+    name, number = found
     said = [f"{name}, the backward pass of {_operation(name)}, gave the first NaN (its output number {number})"]
     frames = _forward_frames(text[detected.end() :]) if detected else []
     return [*said, *(f"its forward pass was called from {frame}" for frame in frames[-1:])]
@@ -98,7 +97,7 @@ def _read_detail(result: ProbeResult) -> list[str]:
         said.append("the ranks call different collectives: " + "; ".join(f"rank {k} calls {own[k]}" for k in sorted(own)))
     for ranks in dict.fromkeys(match.group("ranks").strip() for match in _MISSING.finditer(text)):
         said.append(f"rank {ranks} never came to a collective call that the others wait in")
-    places = [f"rank {part.rank} waits at {part.waits_at}" for part in list_stacks(result) if part.waits_at]
+    places = [f"rank {part.rank} waits at {part.waits_at}" for part in list_stacks(result) if part.rank is not None]
     return [*said, *(places if said else [])]
 
 

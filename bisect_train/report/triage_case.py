@@ -21,7 +21,7 @@ from bisect_train.report.words import STAGE_WORDS, shorten
 from bisect_train.verdict.divergence import Divergence, Stage
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.proof import ClaimKind
-from bisect_train.verdict.triage import BASELINE_SYMPTOMS, Asked, Category, Finding, hard_symptoms
+from bisect_train.verdict.triage import BASELINE_SYMPTOMS, WIDER_SYMPTOMS, Asked, Category, Finding, hard_symptoms
 
 CATEGORIES = {
     "crash": "stopped",
@@ -188,8 +188,10 @@ def option_for(finding: Finding, alone: Collection[str]) -> str:
         finding: of the bad end.
         alone: symptoms that the bad end shows without a comparison.
     """
-    if finding.symptom in alone and finding.symptom not in BASELINE_SYMPTOMS:
-        return f"--symptom {finding.symptom}"
+    names = WIDER_SYMPTOMS.get(finding.symptom, (finding.symptom,))
+    known = next((name for name in names if name in alone and name not in BASELINE_SYMPTOMS), "")
+    if known:
+        return f"--symptom {known}"
     metric = METRIC_OF.get(finding.symptom, "")
     return f"--metric {metric}" if metric else ""
 

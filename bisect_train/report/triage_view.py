@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bisect_train.core.fingerprint import Fingerprint, RankRecord, StepRecord
 from bisect_train.core.probe import ProbeResult
 from bisect_train.report.sample_pairs import pair_samples
 from bisect_train.report.stacks import list_stacks
-from bisect_train.report.triage_parts import RankCurve, RankRow, SecondLook, StackPart, TriagePart
+from bisect_train.report.triage_parts import RankCurve, RankRow, SecondLook, TriagePart
 from bisect_train.report.words import say_count, shorten
-from bisect_train.verdict.divergence import Stage
-from bisect_train.verdict.triage import Asked, Evidence, Finding, triage
+from bisect_train.verdict.divergence import Stage, norm_before_clipping
+from bisect_train.verdict.triage import Asked, Evidence, Finding, triage, unsaved_step
+from bisect_train.verdict.triage.costs import LONE_FACTOR
+from bisect_train.verdict.triage.samples import split_samples
+from bisect_train.verdict.triage.symptoms import say_ranks
+from bisect_train.verdict.triage.waits import Wait, read_waits
 
 NUM_RANKS, NUM_POINTS = 8, 200  # of a report's small curves, at most
-DIGITS_OF_A_SAMPLE = 8  # of the recorder's hash
 DIGITS_OF_A_HASH = 12
-WRONG_DATA = ("same_data", "overlapping_samples", "missing_samples")  # between ranks: each implies that the data changed
 
 
 def triage_run(
@@ -39,32 +42,26 @@ def triage_run(
         symptom: name of the symptom that was asked about, which comes first; or "".
         second: what a closer look said.
     """
-    findings = _in_order(triage(run, baseline=baseline, replicates=replicates, asked=asked).findings, symptom)
-    first = findings[0] if findings else None
+    said = triage(run, baseline=baseline, replicates=replicates, asked=asked)
+    said = replace(said, findings=tuple(sorted(said.findings, key=lambda finding: finding.symptom != symptom)))
+    findings, first = said.findings, next(iter(said.findings), None)
     stacks = list_stacks(run)
     return TriagePart(
-        category=first.category.value if first else None,
+        category=said.category.value if said.category else None,
         symptom=first.symptom if first else None,
         stage=first.stage.value if first else None,
         evidence=tuple(line for finding in findings for line in say_finding(finding)),
         look_first=tuple(dict.fromkeys(finding.look_at for finding in findings)),
         findings=findings,
-        ranks=rank_rows(run.fingerprint, stacks),
+        ranks=rank_rows(run.fingerprint, read_waits(run.stacks)),
         baseline_ranks=rank_rows(baseline.fingerprint) if baseline else (),
         curves=(*_curves("run", run.fingerprint), *(_curves("baseline", baseline.fingerprint) if baseline else ())),
         stacks=stacks,
         samples=pair_samples(baseline.fingerprint, run.fingerprint) if baseline else (),
         second=second,
         looked_at=_looked_at(run.fingerprint, has_baseline=baseline is not None),
-        cannot_see=_cannot_see(run.fingerprint, asked, has_baseline=baseline is not None),
+        cannot_see=_cannot_see(run.fingerprint, asked, has_baseline=baseline is not None, num_replicates=len(replicates)),
     )
-
-
-def _in_order(findings: tuple[Finding, ...], symptom: str) -> tuple[Finding, ...]:
-    """Return the symptom that was asked about first; that other data came is told after what is wrong with them."""
-    is_sharper = any(finding.symptom in WRONG_DATA for finding in findings)
-    ranked = sorted(findings, key=lambda finding: is_sharper and finding.symptom == "data_changed")
-    return tuple(sorted(ranked, key=lambda finding: finding.symptom != symptom))
 
 
 def say_finding(finding: Finding) -> tuple[str, ...]:
@@ -83,7 +80,7 @@ def say_evidence(item: Evidence) -> str:
 def say_place(finding: Finding) -> str:
     """Return where a finding was seen: `forward, at step 3, on ranks 0, 1`."""
     step = "" if finding.step is None else f", at step {finding.step}"
-    return f"{stage_name(finding.stage)}{step}{say_ranks(finding.ranks)}"
+    return f"{stage_name(finding.stage)}{step}{_on_ranks(finding.ranks)}"
 
 
 def stage_name(stage: Stage) -> str:
@@ -91,57 +88,43 @@ def stage_name(stage: Stage) -> str:
     return stage.value.replace("_", " ")
 
 
-def say_ranks(ranks: Sequence[int]) -> str:
+def _on_ranks(ranks: Sequence[int]) -> str:
     """Return `, on ranks 0, 1`, "" where it is not a matter of single ranks."""
-    if not ranks:
-        return ""
-    shown = ", ".join(map(str, ranks[:NUM_RANKS])) + (", ..." if len(ranks) > NUM_RANKS else "")
-    return f", on rank{'s' if len(ranks) > 1 else ''} {shown}"
+    more = ", ..." if len(ranks) > NUM_RANKS else ""
+    return f", on {say_ranks(ranks[:NUM_RANKS])}{more}" if ranks else ""
 
 
 # ---- rank by rank -------------------------------------------------------------------------------------------------
 
 
-def rank_rows(fingerprint: Fingerprint, stacks: Sequence[StackPart] = ()) -> tuple[RankRow, ...]:
+def rank_rows(fingerprint: Fingerprint, waits: Sequence[Wait] = ()) -> tuple[RankRow, ...]:
     """Return one row a rank."""
-    places = {part.rank: part.waits_at for part in stacks if part.waits_at}
-    return tuple(_row(record, places.get(record.rank, "")) for record in fingerprint.ranks)
+    places = {wait.rank: wait for wait in waits if not wait.is_launcher}
+    return tuple(_row(record, places.get(record.rank)) for record in fingerprint.ranks)
 
 
-def _row(record: RankRecord, waits_at: str) -> RankRow:
+def _row(record: RankRecord, wait: Wait | None) -> RankRow:
     losses = [step.loss for step in record.steps if step.loss is not None]
     last = record.steps[-1] if record.steps else StepRecord(0)
     hashes = [step.param_hash for step in record.steps if step.param_hash]
-    samples = samples_of(record)
+    samples = [sample for step in record.steps for sample in split_samples(step.samples)]
     return RankRow(
         rank=record.rank,
         steps=len(record.steps),
         first_loss=losses[0] if losses else None,
         last_loss=losses[-1] if losses else None,
-        grad_norm=norm_of(last),
+        grad_norm=norm_before_clipping(last),
         lr=last.lr,
         param_hash=hashes[-1][:DIGITS_OF_A_HASH] if hashes else "",
         num_samples=len(samples) if samples else None,
         num_distinct=len(set(samples)) if samples else None,
-        ending=_ending_of(record, waits_at),
+        ending=_ending_of(record, wait),
     )
 
 
-def norm_of(step: StepRecord) -> float | None:
-    """Return the gradient norm of a step, before clipping where there is clipping."""
-    return step.clip_norm if step.clip_norm is not None else step.grad_norm
-
-
-def samples_of(record: RankRecord) -> list[str]:
-    """Return the hashes of the samples that a rank trained on, in order."""
-    width = DIGITS_OF_A_SAMPLE
-    texts = [step.samples for step in record.steps if step.samples]
-    return [text[at : at + width] for text in texts for at in range(0, len(text), width)]
-
-
-def _ending_of(record: RankRecord, waits_at: str) -> str:
-    if waits_at:
-        return f"waits in {waits_at.split(' (')[0]}"
+def _ending_of(record: RankRecord, wait: Wait | None) -> str:
+    if wait is not None:
+        return f"{'waits in' if wait.is_waiting else 'is in'} {wait.text}"
     by_name = {event.name: event.data for event in record.events}
     if raised := by_name.get("exception"):
         return shorten(f"raised {raised.get('exc_type', 'an exception')}: {raised.get('message', '')}", 120)
@@ -155,7 +138,7 @@ def _curves(side: str, fingerprint: Fingerprint) -> tuple[RankCurve, ...]:
     for record in fingerprint.ranks[:NUM_RANKS]:
         every = max(1, math.ceil(len(record.steps) / NUM_POINTS))
         steps = record.steps[::every]
-        losses, norms = tuple(step.loss for step in steps), tuple(norm_of(step) for step in steps)
+        losses, norms = tuple(step.loss for step in steps), tuple(map(norm_before_clipping, steps))
         curves.append(RankCurve(side, record.rank, tuple(step.step for step in steps), losses, norms))
     return tuple(curve for curve in curves if len(curve.steps) > 1)
 
@@ -174,7 +157,7 @@ def _looked_at(fingerprint: Fingerprint, *, has_baseline: bool) -> tuple[str, ..
     return tuple(said)
 
 
-def _cannot_see(fingerprint: Fingerprint, asked: Asked, *, has_baseline: bool) -> tuple[str, ...]:
+def _cannot_see(fingerprint: Fingerprint, asked: Asked, *, has_baseline: bool, num_replicates: int) -> tuple[str, ...]:
     steps = [step for record in fingerprint.ranks for step in record.steps]
     hidden = []
     if asked.steps is not None:
@@ -183,6 +166,13 @@ def _cannot_see(fingerprint: Fingerprint, asked: Asked, *, has_baseline: bool) -
         hidden.append("what goes wrong between ranks: one rank ran (`--ranks 2`)")
     if not has_baseline:
         hidden.append("what only a comparison shows - other data, another schedule, slower, more memory (`--baseline REV`)")
+    elif not num_replicates:
+        hidden.append(
+            f"a step less than {LONE_FACTOR:g} times slower: one healthy run alone does not say how widely times spread"
+        )
+    unsaved = unsaved_step(fingerprint)
+    if unsaved is not None:
+        hidden.append(f"whether it resumes as it should: nothing was saved at step {unsaved}, after which it was killed")
     if steps and all(step.samples is None for step in steps):
         hidden.append("which samples each rank trained on: none could be told apart")
     if steps and all(step.cuda_mib is None for step in steps):

@@ -223,8 +223,7 @@ def _compare(signal: _Signal, idx: int, both: _Both, place: int) -> Divergence |
     a, b = read(left), read(right)
     if name == "clip_norm" and (a is None) != (b is None):
         # only one side clips: compare its norm before clipping with the other's only norm, which other code added up
-        norms = [step.clip_norm if step.clip_norm is not None else step.grad_norm for step in (left, right)]
-        a, b = norms
+        a, b = (norm_before_clipping(step) for step in (left, right))
         if a is not None and b is not None and math.isclose(a, b, rel_tol=SAME_NORM_SHARE):
             return None
     if a is None or b is None or repr(a) == repr(b):
@@ -249,9 +248,9 @@ def _name_rates(left: tuple[float, ...], right: tuple[float, ...]) -> str:
 def _is_reduction(both: _Both) -> bool:
     """Return whether norms differ because of the reduction across ranks; losses are equal, else they would differ first."""
     size = len(both)
-    norms = [(_norm_before_clipping(left), _norm_before_clipping(right)) for _, left, right in both]
+    norms = [(norm_before_clipping(left), norm_before_clipping(right)) for _, left, right in both]
     known = [(a, b) for a, b in norms if a is not None and b is not None and a > 0.0 and b > 0.0]
-    if size < 2 or len(known) < size:
+    if size < 2 or len(known) < size or not all(is_same_batch(left, right) for _, left, right in both):
         return False
     if any(a.collectives and b.collectives and a.collectives != b.collectives for _, a, b in both):
         return True
@@ -262,7 +261,14 @@ def _is_reduction(both: _Both) -> bool:
     return any(all(math.isclose(ratio, factor, rel_tol=RANKS_RATIO_SHARE) for ratio in ratios) for factor in (size, 1.0 / size))
 
 
-def _norm_before_clipping(step: StepRecord) -> float | None:
+def is_same_batch(left: StepRecord, right: StepRecord) -> bool:
+    """Return whether two steps took as many micro-batches, and where both batches are known the same first one."""
+    is_other = left.batch_hash is not None and right.batch_hash is not None and left.batch_hash != right.batch_hash
+    return len(left.micro) == len(right.micro) and not is_other
+
+
+def norm_before_clipping(step: StepRecord) -> float | None:
+    """Return the norm that the clipping saw, or without clipping the only one."""
     return step.clip_norm if step.clip_norm is not None else step.grad_norm
 
 

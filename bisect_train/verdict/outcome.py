@@ -13,13 +13,15 @@ from enum import Enum
 from bisect_train.core.changes import Point, digest_of
 from bisect_train.core.fingerprint import EndingKind, Fingerprint, StepRecord
 from bisect_train.core.question import Metric
-from bisect_train.verdict.triage import SYMPTOMS, Category, derived_metric, hard_symptoms
+from bisect_train.verdict.triage import DERIVED_METRICS as DERIVED_METRICS
+from bisect_train.verdict.triage import SYMPTOMS, Category, derived_metric, hard_symptoms, unsaved_step
 
 JUDGE_UNTESTABLE = 125
 JUDGE_LOST = 128  # and above: the judge was killed or timed out
 MIN_PRINTED_VALUES = 4
 SYMPTOM_PREFIX = "triage: "  # of the signature of a run that shows the symptom that was asked about
 NEEDS_SAMPLES = ("same_data", "overlapping_samples", "missing_samples")
+NEEDS_NO_SENDS = ("same_data", "overlapping_samples", "collectives_differ", "rank_skips_branch")  # right between stages, rings
 NEEDS_NO_OTHER_RANK = ("stale_weights", "restart_differs")  # of the symptoms of silent_distributed
 
 
@@ -132,7 +134,19 @@ def why_unseen(fingerprint: Fingerprint, symptom: str) -> str:
     has_samples = any(step.samples for rank in fingerprint.ranks for step in rank.steps)
     if symptom in NEEDS_SAMPLES and not has_samples:
         return f"{symptom} shows in the samples that each rank trains on, and none could be told apart in this run"
+    has_sends = any(event.name == "point_to_point" for rank in fingerprint.ranks for event in rank.events)
+    if symptom in NEEDS_NO_SENDS and has_sends:
+        return f"ranks send to each other, so that {symptom} may be right: `probe --baseline REV` tells what is new"
+    if symptom in NEEDS_NO_OTHER_RANK:
+        return _why_no_restart(fingerprint, symptom)
     return ""
+
+
+def _why_no_restart(fingerprint: Fingerprint, symptom: str) -> str:
+    if not fingerprint.uninterrupted:
+        return f"{symptom} shows in a run that is killed and resumed, and this one was not: `restart:` in the recipe says how"
+    step = unsaved_step(fingerprint)
+    return "" if step is None else f"nothing was saved at step {step}, after which the run was killed: it went on elsewhere"
 
 
 def _outcome_of_judge(fingerprint: Fingerprint) -> Outcome:
@@ -180,14 +194,6 @@ def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
 
 COST_METRICS = ("rss_mib", "cuda_mib", "step_s")
 RECORDED_METRICS = ("loss", "grad_norm", "param_norm", "lr", *COST_METRICS)
-DERIVED_METRICS = {
-    "coverage": Metric("coverage", reduce="last", better="higher"),  # distinct samples of all samples, over all ranks
-    "moved": Metric("moved", reduce="last", better="higher"),  # share of the weights that the training has changed
-    "pre_clip_norm": Metric("pre_clip_norm", reduce="last", better="lower"),
-    "num_spikes": Metric("num_spikes", reduce="last", better="lower"),  # of the loss
-    "rank_gap": Metric("rank_gap", reduce="last", better="lower"),  # 1 where ranks that should agree do not, else 0
-}
-"""Metrics that take the whole record of a run: one value each."""
 
 
 def _derived_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:

@@ -90,6 +90,28 @@ def test_stacks_leave_out_our_own_frames_and_tell_the_launcher_apart() -> None:
     assert "launcher: _invoke_run" in text_of(render_triage(part))
 
 
+def test_stacks_of_a_rank_that_works_and_of_any_launcher_are_told_as_triage_tells_them() -> None:
+    stuck = hanging()
+    launcher = (
+        "Current thread 0x1 (most recent call first):\n"
+        '  File "/env/lib/python3.11/subprocess.py", line 1 in wait\n'
+        '  File "/env/lib/python3.11/site-packages/accelerate/commands/launch.py", line 3 in simple_launcher\n'
+        '  File "/env/bin/accelerate", line 8 in <module>\n'
+    )
+    busy = (
+        "Current thread 0x1 (most recent call first):\n"
+        '  File "/node/checkout/data.py", line 4 in tokenize\n'
+        '  File "/node/checkout/train.py", line 9 in <module>\n'
+    )
+    stacks = (("stacks-rank0-pid9.txt", launcher), stuck.stacks[0], ("stacks-rank1-pid12.txt", busy))
+    part = triage_run(replace(stuck, stacks=stacks), asked=ASKED)
+    assert [(stack.name, stack.rank) for stack in part.stacks][2] == ("launcher", None)
+    assert [row.ending for row in part.ranks] == ["waits in barrier, called by save (train.py)", "is in tokenize (data.py)"]
+    assert part.stacks[1].waits_at == "tokenize (checkout/data.py:4)"
+    second = read_second_look(SecondRun.DETAIL, replace(stuck, stacks=stacks, log_tail=MISSING_LOG), key="k")
+    assert [text for text in second.said if "rank None" in text] == [] and len(second.said) == 3
+
+
 def test_triage_against_a_baseline_pairs_the_samples_that_differ() -> None:
     def shifted(rank: int, step: int) -> list[int]:
         return [number + 5000 for number in dealt(rank, step)]
@@ -119,6 +141,28 @@ def test_sample_pair_shows_the_values_around_the_first_that_differs() -> None:
         runs.append(replace(run, ranks=(replace(run.ranks[0], events=events),)))
     [pair] = triage_run(result_of(runs[1]), baseline=result_of(runs[0]), asked=replace(ASKED, ranks=1)).samples
     assert "30" in pair.baseline and "999" in pair.run and len(pair.run) <= 16
+
+
+def test_symptom_that_was_asked_about_comes_first_with_its_own_category() -> None:
+    nan = result_of(two_ranks(overlapping, nan_from=8))
+    assert [finding.symptom for finding in triage_run(nan, asked=ASKED).findings] == ["nan_loss", "overlapping_samples"]
+    part = triage_run(nan, asked=ASKED, symptom="overlapping_samples")
+    assert (part.category, part.symptom, part.stage) == ("silent_distributed", "overlapping_samples", "data")
+
+
+def test_changed_data_of_ranks_that_overlap_is_told_after_that() -> None:
+    part = triage_run(result_of(two_ranks(overlapping)), baseline=result_of(two_ranks()), asked=ASKED)
+    assert (part.category, part.symptom) == ("silent_distributed", "overlapping_samples")
+    assert part.findings[-1].symptom == "data_changed"
+    assert "Triage: silent distributed - overlapping_samples, stage: data" in text_of(render_triage(part))
+
+
+def test_one_healthy_run_cannot_show_a_step_that_is_somewhat_slower() -> None:
+    base = two_ranks()
+    alone = triage_run(result_of(two_ranks()), baseline=result_of(base), asked=ASKED)
+    assert any("less than 10 times slower" in text for text in alone.cannot_see)
+    seeds = triage_run(result_of(base), baseline=result_of(base), replicates=[two_ranks(seed_idx=1)], asked=ASKED)
+    assert not any("times slower" in text for text in seeds.cannot_see)
 
 
 # ---- second looks -------------------------------------------------------------------------------------------------

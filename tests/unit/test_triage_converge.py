@@ -37,6 +37,26 @@ def test_nan_loss_is_told_with_step_rank_and_what_came_before() -> None:
     assert judge(run).second_run is SecondRun.ANOMALY
 
 
+def test_value_that_is_not_finite_once_says_so() -> None:
+    once = make_run(change=lambda _, step: {"loss": NAN} if step == 5 else {})
+    assert finding_of("nan_loss", once).summary == "the loss is not finite at step 5 (1 of 40 steps)"
+    lasting = make_run(change=lambda _, step: {"loss": NAN} if step >= 5 else {})
+    assert finding_of("nan_loss", lasting).summary == "the loss is not finite from step 5 on"
+    last = make_run(change=lambda _, step: {"loss": NAN} if step == 39 else {})
+    assert finding_of("nan_loss", last).summary == "the loss is not finite at step 39, the last one"
+
+
+def test_loss_of_a_skipped_step_is_the_scaler_at_work_unless_it_skips_to_the_end() -> None:
+    def skipping(first: int, last: int) -> Any:
+        return lambda _, step: {"loss": math.inf, "skipped": True} if first <= step <= last else {}
+
+    assert told(make_run(change=skipping(0, 7))) == []
+    assert told(make_run(change=skipping(36, 39))) == []
+    assert finding_of("nan_loss", make_run(change=skipping(35, 39))).step == 35
+    taken = make_run(change=lambda _, step: {"loss": math.inf} if step == 3 else {})
+    assert finding_of("nan_loss", taken).step == 3
+
+
 def test_nan_in_one_micro_batch_counts() -> None:
     run = make_run(change=lambda _, step: {"micro": (1.0, math.inf)} if step == 3 else {})
     assert finding_of("nan_loss", run).step == 3
@@ -106,6 +126,13 @@ def test_vanishing_gradient_in_the_first_steps_is_told(norm: float, is_told: boo
 
 def test_gradient_that_vanishes_late_is_convergence() -> None:
     assert told(make_run(change=lambda _, step: {"grad_norm": 1e-9} if step > 15 else {})) == []
+
+
+def test_gradient_that_vanishes_after_a_load_went_on_where_it_had_converged() -> None:
+    loaded = {"checkpoint_loaded": [Event("checkpoint_loaded", 0, {"missing": 0, "unexpected": 0})]}
+    resumed = make_run(change=lambda *_: {"grad_norm": 1e-8}, events=lambda _: loaded)
+    assert told(resumed) == []
+    assert told(resumed, baseline=make_run(events=lambda _: loaded)) == ["vanishing_gradient"]
 
 
 def test_vanishing_gradient_against_the_baseline_is_relative() -> None:
@@ -181,7 +208,11 @@ def test_plateau_against_a_baseline_that_drops_is_told_and_slower_learning_is_no
     assert "plateau" not in told(make_run(change=flat), baseline=make_run(change=flat))
 
 
-def gradients(*, first: dict[str, Any], last: dict[str, Any], still: tuple[str, ...] = ()) -> Any:
+def gradients(*, first: dict[str, Any], last: dict[str, Any], still: tuple[str, ...] | None = None) -> Any:
+    """Return events of gradients at both ends; what never had one is still, unless `still` says what is."""
+    if still is None:
+        gone = [{*data.get("missing", ()), *data.get("zero", ())} for data in (first, last)]
+        still = tuple(sorted(gone[0] & gone[1]))
     found = {
         "gradients": [
             Event("gradients", step, {"missing": [], "zero": [], "num": 8, **data}) for step, data in ((0, first), (39, last))
@@ -200,6 +231,61 @@ def test_parameter_without_a_gradient_at_both_ends_is_disconnected_and_not_froze
     expert = {"missing": ["block.experts.3.weight"]}
     assert told(make_run(events=gradients(first=expert, last=expert, still=("block.experts.3.weight",)))) == []
     assert told(make_run(4, events=gradients(first=gone, last=gone))) == []  # too few steps to tell
+
+
+def test_parameter_that_moved_had_a_gradient_between_the_steps_that_were_looked_at() -> None:
+    gone = {"missing": ["head.weight"]}
+    events = gradients(first=gone, last=gone, still=())
+    assert told(make_run(events=events)) == []  # two tasks in turn, layers that are dropped at random
+    unknown = make_run(events=lambda rank: {**events(rank), "still_params": []})
+    assert told(unknown) == ["disconnected_parameters"]  # where nothing says that it moved
+
+
+def cut(*, missing: tuple[str, ...], num_missing: int, still: tuple[str, ...], num_still: int, of: int = 130) -> Any:
+    """Return events whose lists of names are cut, equal at both ends."""
+    gone = {"missing": list(missing), "zero": [], "num_missing": num_missing, "num_zero": 0, "num": of}
+    kept = {"names": list(still), "num": num_still, "of": of}
+    return lambda _: {
+        "gradients": [Event("gradients", step, gone) for step in (0, 39)],
+        "still_params": [Event("still_params", 39, kept)],
+    }
+
+
+MANY = tuple(f"p{idx:03}" for idx in range(130))
+
+
+def test_lists_of_names_that_were_cut_are_no_whole_lists() -> None:
+    apart = make_run(events=cut(missing=MANY[60:110], num_missing=120, still=MANY[:50], num_still=120))
+    assert told(apart) == ["disconnected_parameters"]  # not frozen: p000 may be without a gradient as well
+    assert "at least 110 of 130 parameters never" in finding_of("disconnected_parameters", apart).summary
+    assert told(apart, baseline=apart) == []
+    few = make_run(events=cut(missing=MANY[60:110], num_missing=70, still=MANY[:50], num_still=60))
+    assert told(few) == []  # they need not have one in common
+    both = make_run(events=cut(missing=MANY[:50], num_missing=120, still=MANY[:50], num_still=120))
+    assert "p000, p001, p002 and at least 117 more" in finding_of("disconnected_parameters", both).summary
+    other = make_run(events=cut(missing=MANY[50:100], num_missing=120, still=MANY[50:100], num_still=120))
+    assert told(other, baseline=both) == []  # the same parameters, in another order
+
+
+def test_frozen_parameters_are_counted_where_their_list_was_cut() -> None:
+    run = make_run(events=cut(missing=(), num_missing=0, still=MANY[:50], num_still=120))
+    assert told(run) == ["frozen_parameters"]
+    assert "p000, p001, p002 and at least 117 more get a gradient" in finding_of("frozen_parameters", run).summary
+
+
+@pytest.mark.parametrize("kind", ["param:bfloat16", "param:float16"])
+def test_parameter_that_stays_by_rounding_is_frozen_only_against_a_baseline(kind: str) -> None:
+    events = gradients(first={}, last={}, still=("norm.weight",))
+    run = make_run(change=lambda *_: {"dtypes": (kind,)}, events=events)
+    assert told(run) == []
+    assert told(run, baseline=make_run(change=lambda *_: {"dtypes": (kind,)})) == ["frozen_parameters"]
+
+
+def test_parameter_group_with_a_rate_of_zero_throughout_is_frozen_on_purpose() -> None:
+    events = gradients(first={}, last={}, still=("body.weight",))
+    assert told(make_run(change=lambda *_: {"lr": (0.0, 0.1)}, events=events)) == []
+    late = make_run(change=lambda _, step: {"lr": (0.0 if step < 39 else 0.1, 0.1)}, events=events)
+    assert told(late) == ["frozen_parameters"]
 
 
 def test_parameter_without_a_gradient_in_the_baseline_as_well_is_no_finding() -> None:
@@ -262,6 +348,17 @@ def test_spikes_are_counted_against_the_healthy_runs() -> None:
     assert "loss_spikes" not in told(once, baseline=base)
 
 
+def test_spikes_are_told_with_their_step_where_the_first_steps_have_no_loss() -> None:
+    def late(spikes: tuple[int, ...]) -> Any:
+        def change(_: int, step: int) -> dict[str, Any]:
+            return {"loss": None, "micro": ()} if step < 8 else {"loss": 9.0} if step in spikes else {}
+
+        return change
+
+    run, base = make_run(60, change=late((40, 50))), make_run(60, change=late(()))
+    assert finding_of("loss_spikes", run, baseline=base).step == 40
+
+
 def test_spike_is_six_robust_deviations_and_a_tenth_above_the_steps_before() -> None:
     steady = [1.0 + 0.01 * (-1) ** idx for idx in range(30)]
     assert spike_steps([*steady, 1.12]) == [30]
@@ -282,6 +379,10 @@ def test_bad_evaluation_needs_a_training_loss_that_is_not_worse() -> None:
     assert "bad_evaluation" not in told(logged(2.5, loss=0.5), baseline=logged(2.0))
     assert told(logged(0.7, name="val_acc"), baseline=logged(0.9, name="val_acc")) == ["bad_evaluation"]
     assert told(logged(0.7, name="speed"), baseline=logged(0.5, name="speed")) == []
+    for name in ("value_loss", "latest_loss", "interval_error"):  # of words that only begin or end so
+        assert told(logged(3.0, name=name), baseline=logged(2.0, name=name)) == []
+    for name in ("eval/loss", "validation-loss", "testLoss", "loss.val"):
+        assert told(logged(3.0, name=name), baseline=logged(2.0, name=name)) == ["bad_evaluation"]
     spread = [logged(value, seed=idx + 1).fingerprint for idx, value in enumerate((1.8, 2.0, 2.2))]
     assert told(logged(2.3), baseline=logged(2.0), replicates=spread) == []  # seeds explain it
 
@@ -291,7 +392,8 @@ def test_too_good_is_beyond_what_seeds_explain() -> None:
     assert told(lower, baseline=make_run(), replicates=seeds()) == ["too_good"]
     assert told(lower, baseline=make_run()) == []  # without seeds only below half
     half = make_run(change=lambda _, step: {"loss": 0.3 + 0.05 * (-1) ** step + 2.0 * math.exp(-step / 15.0)})
-    assert "too_good" in told(half, baseline=make_run())
+    assert finding_of("too_good", half, baseline=make_run()).summary.endswith(": less than 50% of it")
+    assert finding_of("too_good", lower, baseline=make_run(), replicates=seeds()).summary.endswith("than its seeds explain")
 
 
 def test_too_smooth_is_a_quarter_of_the_healthy_noise() -> None:

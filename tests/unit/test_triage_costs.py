@@ -9,8 +9,20 @@ import pytest
 
 from bisect_train.core.fingerprint import Event, RankRecord
 from bisect_train.core.probe import ProbeResult
+from bisect_train.core.question import Metric
+from bisect_train.report.triage_view import triage_run
 from bisect_train.verdict.divergence import Stage
-from bisect_train.verdict.triage import BASELINE_SYMPTOMS, DERIVED_METRICS, SYMPTOMS, Category, derived_metric
+from bisect_train.verdict.outcome import OutcomeKind, judge_outcome, why_unseen
+from bisect_train.verdict.triage import (
+    BASELINE_SYMPTOMS,
+    DERIVED_METRICS,
+    SYMPTOMS,
+    WIDER_SYMPTOMS,
+    Asked,
+    Category,
+    derived_metric,
+    unsaved_step,
+)
 from tests.support.triage_records import finding_of, make_run, sample_text, seeds, told
 
 
@@ -97,6 +109,56 @@ def test_restart_that_goes_on_bit_by_bit_is_silent(ranks: int) -> None:
     assert told(restarted(ranks=ranks)) == []
 
 
+def moved_save(run: ProbeResult, step: int | None, *, value: str = "saved22") -> ProbeResult:
+    """Return the run with its last save before the restart at another step; None takes all saves away."""
+
+    def of(event: Event) -> Event:
+        return saved(value, step) if step is not None and event.data.get("param_hash") == "saved19" else event
+
+    ranks = [
+        replace(
+            record,
+            events=tuple(of(event) for event in record.events if step is not None or event.name != "checkpoint_saved"),
+        )
+        for record in run.fingerprint.ranks
+    ]
+    return replace(run, fingerprint=replace(run.fingerprint, ranks=tuple(ranks)))
+
+
+def other_way(_: int, step: int) -> dict[str, Any]:
+    return {"batch_hash": "x", "loss": 9.0} if step > SAVE_AT else {}
+
+
+@pytest.mark.parametrize("step", [16, 18])
+def test_restart_between_two_saves_is_no_finding_and_says_why(step: int) -> None:
+    run = moved_save(restarted(other_way, start="saved22"), step)
+    assert told(run) == []
+    for name in ("restart_differs", "stale_weights"):
+        assert "nothing was saved at step 19" in why_unseen(run.fingerprint, name)
+    part = triage_run(run, asked=Asked())
+    assert any("nothing was saved at step 19" in text for text in part.cannot_see)
+    outcome = judge_outcome(run.fingerprint, Metric(), symptom="restart_differs")
+    assert outcome.kind is OutcomeKind.UNTESTABLE
+
+
+@pytest.mark.parametrize("step", [19, 20])  # a forward between the update and the save begins the next step
+def test_restart_after_a_save_is_told(step: int) -> None:
+    run = moved_save(restarted(other_way, start="saved22"), step)
+    assert told(run) == ["restart_differs"] and why_unseen(run.fingerprint, "restart_differs") == ""
+
+
+def test_save_is_of_the_step_whose_parameters_it_has() -> None:
+    run = restarted(other_way, start="h0-10")
+    assert unsaved_step(moved_save(run, 20, value="h0-10").fingerprint) == SAVE_AT  # those of step 10
+    assert unsaved_step(moved_save(run, 20).fingerprint) is None
+
+
+def test_restart_without_a_save_that_was_seen_is_told() -> None:
+    run = moved_save(restarted(other_way), None)
+    assert told(run) == ["restart_differs"] and unsaved_step(run.fingerprint) is None
+    assert "killed and resumed" in why_unseen(make_run().fingerprint, "restart_differs")
+
+
 @pytest.mark.parametrize(
     ("start", "words"),
     [("saved9", "older checkpoint"), ("init0", "starts anew"), ("other", "other weights than were saved")],
@@ -170,3 +232,5 @@ def test_table_has_every_symptom_of_every_category_and_says_something_of_each() 
     assert {symptom.category for symptom in SYMPTOMS.values()} == set(Category)
     assert all(symptom.description and symptom.look_at for symptom in SYMPTOMS.values())
     assert set(SYMPTOMS) > BASELINE_SYMPTOMS and len(SYMPTOMS) == 49
+    assert set(SYMPTOMS) > WIDER_SYMPTOMS.keys()
+    assert not WIDER_SYMPTOMS.keys() & {name for names in WIDER_SYMPTOMS.values() for name in names}

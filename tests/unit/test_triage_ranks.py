@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from bisect_train.core.fingerprint import Event
+from bisect_train.core.fingerprint import Event, Fingerprint
 from bisect_train.core.probe import ProbeResult
-from bisect_train.verdict.divergence import Stage
-from bisect_train.verdict.triage import hard_symptoms
+from bisect_train.verdict.divergence import Stage, first_divergence
+from bisect_train.verdict.outcome import why_unseen
+from bisect_train.verdict.triage import Category, hard_symptoms
 from bisect_train.verdict.triage.agreement import odd_ranks
 from bisect_train.verdict.triage.run_view import RunView
-from tests.support.triage_records import collective, finding_of, make_run, own_samples, sample_text, told
+from tests.support.triage_records import collective, finding_of, judge, make_run, own_samples, sample_text, told
 
 
 def same_batches(rank: int, step: int) -> dict[str, Any]:
@@ -79,6 +80,27 @@ def test_same_data_with_a_sequence_that_is_split_is_right() -> None:
     assert told(make_run(ranks=2, change=same_batches, events=lambda _: calls)) == []
 
 
+SENDS = {"point_to_point": [Event("point_to_point", 0, {"op": "batch_isend_irecv"})]}
+
+
+def test_same_data_on_ranks_that_send_to_each_other_is_right() -> None:
+    run = make_run(ranks=2, change=same_batches, events=lambda _: SENDS)
+    assert told(run) == []  # ring attention: each rank has its part of the sequence
+    assert "same_data" in told(run, baseline=make_run(ranks=2, events=lambda _: SENDS))
+    assert told(make_run(ranks=2, change=overlap, events=lambda _: SENDS)) == []
+    assert "send to each other" in why_unseen(run.fingerprint, "same_data")
+    assert why_unseen(make_run(ranks=2).fingerprint, "same_data") == ""
+
+
+def test_ranks_that_send_to_each_other_call_different_things_rightly() -> None:
+    def stage(rank: int) -> dict[str, list[Event]]:
+        return {**SENDS, "collective": [collective(0, "all_reduce", [10 + rank])]}
+
+    assert told(make_run(ranks=2, events=stage)) == []
+    fewer = make_run(ranks=2, change=lambda rank, _: {"collectives": f"{1 + rank}:0a"}, events=lambda _: SENDS)
+    assert told(fewer) == []
+
+
 def test_same_data_against_a_baseline_with_other_batches_is_told_of_shards_as_well() -> None:
     def sharded(rank: int, step: int) -> dict[str, Any]:
         return {**apart(rank, step), **same_batches(rank, step)}
@@ -135,6 +157,47 @@ def test_missing_samples_are_those_of_the_baseline_that_never_come() -> None:
     assert told(make_run(ranks=2, change=short), baseline=make_run(ranks=2)) == ["missing_samples"]
     shifted = make_run(ranks=2, change=lambda rank, step: {"samples": sample_text(*own_samples(rank, step + 10, 2))})
     assert told(shifted, baseline=make_run(ranks=2)) == []  # other ones come in their place
+
+
+def sized(size: int, *, num_samples: int, num_ranks: int) -> Any:
+    """Return changes that deal the samples in order, `size` to a rank at a step, from the first again after the last."""
+
+    def change(rank: int, step: int) -> dict[str, Any]:
+        first = size * (num_ranks * step + rank)
+        dealt = [number % num_samples for number in range(first, first + size)]
+        return {"samples": sample_text(*dealt), "batch_hash": f"{size}-{rank}-{step}"}
+
+    return change
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("size", [2, 8])
+def test_other_size_of_the_batch_is_other_data_and_no_sample_is_missed_or_shared(ranks: int, size: int) -> None:
+    base = make_run(ranks=ranks, change=sized(4, num_samples=170 * ranks, num_ranks=ranks))
+    run = make_run(ranks=ranks, change=sized(size, num_samples=170 * ranks, num_ranks=ranks))
+    assert told(run, baseline=base) == ["data_changed"]
+    assert f"a step of rank 0 has {size} samples against 4" in finding_of("data_changed", run, baseline=base).summary
+
+
+def test_samples_that_one_rank_alone_does_not_see_are_other_data() -> None:
+    run = make_run(change=lambda rank, step: {"samples": sample_text(*own_samples(0, step % 20, 1)), "batch_hash": f"o{step}"})
+    assert told(run, baseline=make_run()) == ["data_changed"]
+
+
+def test_last_batch_of_an_epoch_may_be_smaller_though_samples_are_missing() -> None:
+    def short(rank: int, step: int) -> dict[str, Any]:
+        samples = own_samples(rank, step % 30, 2)
+        return {"samples": sample_text(*(samples[:2] if step == 29 else samples))}
+
+    assert told(make_run(ranks=2, change=short), baseline=make_run(ranks=2)) == ["missing_samples"]
+
+
+@pytest.mark.parametrize("sharper", [same_batches, overlap])
+def test_that_data_changed_is_told_after_what_is_wrong_with_them(sharper: Any) -> None:
+    run = make_run(ranks=2, change=lambda rank, step: {"batch_hash": f"x{rank}-{step}", **sharper(rank, step)})
+    found = judge(run, baseline=make_run(ranks=2))
+    assert [finding.symptom for finding in found.findings][-1] == "data_changed"
+    assert found.category is Category.SILENT_DISTRIBUTED
 
 
 def test_precision_that_differs_names_the_odd_rank_and_the_first_step() -> None:
@@ -224,6 +287,29 @@ def test_norm_off_by_another_factor_or_with_the_loss_is_no_averaging() -> None:
     assert told(one, baseline=make_run(change=lambda *_: {"grad_norm": 1.0})) == []
 
 
+def test_twice_the_norm_of_two_micro_batches_or_of_another_batch_is_no_averaging() -> None:
+    def doubled(rank: int, step: int) -> dict[str, Any]:
+        return {"grad_norm": 2.0, "loss": 2.0 - 0.01 * step}
+
+    base = make_run(ranks=2, change=lambda rank, step: {**doubled(rank, step), "grad_norm": 1.0})
+    assert "gradients_not_averaged" in told(make_run(ranks=2, change=doubled), baseline=base)
+    accumulated = make_run(ranks=2, change=lambda rank, step: {**doubled(rank, step), "micro": (1.0, 1.0 - 0.01 * step)})
+    assert told(accumulated, baseline=base) == []  # two losses that are not divided by two
+    other = make_run(ranks=2, change=lambda rank, step: {**doubled(rank, step), "batch_hash": f"x{rank}-{step}"})
+    assert told(other, baseline=base) == ["data_changed"]
+    unknown = make_run(ranks=2, change=lambda rank, step: {**doubled(rank, step), "batch_hash": None})
+    assert "gradients_not_averaged" in told(unknown, baseline=base)
+
+
+def test_first_divergence_is_a_reduction_only_of_equal_work() -> None:
+    def normed(norm: float, **more: Any) -> Fingerprint:
+        return make_run(ranks=2, change=lambda rank, step: {"clip_norm": norm, "loss": 2.0, **more}).fingerprint
+
+    whole, twice = first_divergence(normed(1.0), normed(2.0)), first_divergence(normed(1.0, micro=()), normed(2.0))
+    assert whole is not None and whole.stage is Stage.REDUCTION
+    assert twice is not None and (twice.signal, twice.stage) == ("clip_norm", Stage.GRADIENT)
+
+
 def test_gradients_equal_in_the_baseline_and_own_here_are_not_averaged() -> None:
     run = make_run(ranks=2, change=lambda rank, step: {"grad_norm": 1.0 + 0.3 * rank})
     assert told(run, baseline=make_run(ranks=2)) == ["gradients_not_averaged"]
@@ -236,14 +322,32 @@ def test_collectives_that_differ_name_the_call_and_both_sides() -> None:
 
     found = finding_of("collectives_differ", make_run(ranks=2, events=calls))
     assert "call 1" in found.summary and "[11] float32 on rank 1" in found.summary
+    assert found.ranks == (0, 1)
     base = make_run(ranks=2, events=calls)
     assert told(base, baseline=base) == []
+
+
+def test_collectives_that_differ_are_numbered_among_all_calls_of_the_rank() -> None:
+    def calls(rank: int) -> dict[str, list[Event]]:
+        own = [collective(idx, "all_reduce", [1], group=[rank]) for idx in range(2)]
+        return {"collective": [*own, collective(2, "all_reduce", [8 - 4 * rank])]}
+
+    found = finding_of("collectives_differ", make_run(10, ranks=2, events=calls))
+    assert found.summary.startswith("collective call 2 differs between ranks: all_reduce [8] float32 on rank 0")
+    assert [item.name for item in found.evidence] == ["collective call 2"] * 2
+
+    def uneven(rank: int) -> dict[str, list[Event]]:
+        own = [collective(idx, "all_reduce", [1], group=[rank]) for idx in range(rank)]
+        return {"collective": [*own, collective(rank, "all_reduce", [8 - 4 * rank])]}
+
+    apart = finding_of("collectives_differ", make_run(10, ranks=2, events=uneven))
+    assert [item.name for item in apart.evidence] == ["collective call 0", "collective call 1"]
+    assert "on rank 1 (its call 1)" in apart.summary
 
 
 @pytest.mark.parametrize(
     "calls",
     [
-        lambda rank: [collective(0, "send" if rank else "recv", [3])],
         lambda rank: [collective(0, "all_to_all", [3 + rank])],
         lambda rank: [collective(0, "all_reduce", [3 + rank], group=[rank]), collective(1, "barrier", None, "")],
         lambda rank: [collective(idx, "all_reduce", [3]) for idx in range(4 + rank)],  # one is further on

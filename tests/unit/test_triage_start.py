@@ -6,7 +6,7 @@ import pytest
 
 from bisect_train.core.fingerprint import Ending, EndingKind, Event
 from bisect_train.core.probe import ProbeResult
-from bisect_train.verdict.triage import Category, SecondRun
+from bisect_train.verdict.triage import Category, SecondRun, hard_symptoms, symptoms_of
 from bisect_train.verdict.triage.waits import read_waits
 from tests.support.triage_records import collective, finding_of, judge, make_run, told
 
@@ -86,7 +86,11 @@ def test_import_from_outside_names_module_and_path() -> None:
 
 def test_versions_that_differ_from_the_baseline_are_told_of_a_failed_run_only() -> None:
     run = make_run(5, ending=Ending(EndingKind.CRASHED, message="ValueError: x"), facts={"torch": "2.6.0"})
-    assert told(run, baseline=make_run()) == ["environment_mismatch", "crash"]
+    assert told(run, baseline=make_run()) == ["crash", "environment_mismatch"]  # it did start
+    assert judge(run, baseline=make_run()).category is Category.STOPPED
+    never = make_run(0, ending=Ending(EndingKind.CRASHED, message="ValueError: x"), facts={"torch": "2.6.0"})
+    assert told(never, baseline=make_run()) == ["environment_mismatch", "crash"]
+    assert judge(never, baseline=make_run()).category is Category.WONT_START
     assert "torch 2.6.0 against 2.5.0" in finding_of("environment_mismatch", run, baseline=make_run()).summary
     assert told(make_run(facts={"torch": "2.6.0"}), baseline=make_run()) == []
 
@@ -95,7 +99,8 @@ def test_versions_that_differ_between_ranks_are_told() -> None:
     def version(rank: int) -> dict[str, list[Event]]:
         return {"torch_imported": [Event("torch_imported", None, {"version": f"2.{rank}.0"})]}
 
-    assert told(make_run(ranks=2, events=version)) == ["environment_mismatch"]
+    run = make_run(ranks=2, events=version)
+    assert told(run) == ["environment_mismatch"] and judge(run).category is Category.SILENT_DISTRIBUTED
 
 
 def test_checkpoint_that_hardly_fits_is_told_and_a_new_head_is_not() -> None:
@@ -197,6 +202,33 @@ def test_torchs_own_timeout_of_a_collective_is_a_hang() -> None:
     message = "RuntimeError: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE)"
     assert told(make_run(6, ranks=2, ending=Ending(EndingKind.CRASHED, message=message))) == ["hang"]
     assert told(make_run(0, ranks=2, ending=Ending(EndingKind.CRASHED, message=message))) == ["hang_in_first_collective"]
+
+
+def test_wider_names_are_among_what_a_record_without_stacks_shows() -> None:
+    stacks = files(in_call("barrier", "save"), in_call("barrier", "finish"))
+    run = make_run(40, ranks=2, ending=HANG, stacks=stacks)
+    assert told(run, steps=40) == ["hang_at_end"] and hard_symptoms(run.fingerprint) == ("hang",)
+    left = make_run(40, ranks=2, ending=HANG, events=left_by_1)
+    assert hard_symptoms(left.fingerprint) == ("hang_at_end", "hang")
+    none_made: dict[str, list[Event]] = {"process_group": []}
+    assert "hang" in hard_symptoms(make_run(0, ranks=2, ending=HANG, events=lambda _: none_made).fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("ending", "wider"),
+    [
+        (Ending(EndingKind.KILLED, "killed: SIGKILL", "ended by SIGKILL", signal=9), "killed"),
+        (
+            Ending(EndingKind.CRASHED, message="RuntimeError: Connection closed by peer [127.0.0.1]:2345", exit_status=1),
+            "crash",
+        ),
+    ],
+)
+def test_rank_that_died_ended_the_run_by_a_signal_or_an_exception(ending: Ending, wider: str) -> None:
+    run = make_run(5, ranks=2, ending=ending, events=raising("Connection closed by peer [127.0.0.1]:2345", on=0))  # type: ignore[arg-type]
+    found = judge(run).findings
+    assert "rank_died" in told(run) and wider in symptoms_of(found, ending) and wider in hard_symptoms(run.fingerprint)
+    assert not {"killed", "crash"} - {wider} & set(symptoms_of(found, ending))
 
 
 def test_slow_run_is_no_hang_and_neither_is_a_long_compilation() -> None:

@@ -3,13 +3,15 @@
 from bisect_train.verdict.triage.asked import Asked
 from bisect_train.verdict.triage.derived import DERIVED_METRICS, derived_metric
 from bisect_train.verdict.triage.finding import Category, Evidence, Finding, SecondRun, Triage
-from bisect_train.verdict.triage.rules import hard_symptoms, triage
-from bisect_train.verdict.triage.symptoms import BASELINE_SYMPTOMS, SYMPTOMS, Symptom
+from bisect_train.verdict.triage.restart import unsaved_step
+from bisect_train.verdict.triage.rules import hard_symptoms, symptoms_of, triage
+from bisect_train.verdict.triage.symptoms import BASELINE_SYMPTOMS, SYMPTOMS, WIDER_SYMPTOMS, Symptom
 
 __all__ = [
     "BASELINE_SYMPTOMS",
     "DERIVED_METRICS",
     "SYMPTOMS",
+    "WIDER_SYMPTOMS",
     "Asked",
     "Category",
     "Evidence",
@@ -19,5 +21,7 @@ __all__ = [
     "Triage",
     "derived_metric",
     "hard_symptoms",
+    "symptoms_of",
     "triage",
+    "unsaved_step",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bisect_train.core.fingerprint import StepRecord
 from bisect_train.verdict.triage.asked import Look
@@ -16,7 +17,6 @@ MIN_STEPS = 3  # in a row of different types: a gradient may be missing once; ch
 MIN_EQUAL_NORMS = (
     2  # steps with gradients that are equal to the last digit on all ranks make ranks replicas; chosen, not measured
 )
-_PAIRED = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})  # differ between ranks by their nature
 _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "gather", "scatter", "gather_object", "scatter_object_list"})
 
 
@@ -160,25 +160,39 @@ def find_collective_difference(look: Look) -> Iterator[Finding]:
     shows as well is no finding.
     """
     calls = _calls(look.run)
-    if len(calls) < 2 or any(call[0] in _PAIRED for entered in calls.values() for call in entered):
+    if len(calls) < 2 or look.run.has_point_to_point:
         return
     theirs = _calls(look.peer) if look.peer is not None else {}
-    idx = _first_difference(calls)
-    if idx is not None and (len(theirs) < 2 or _first_difference(theirs) is None):
-        shown = {rank: entered[idx] for rank, entered in sorted(calls.items())}
-        ranks = odd_ranks(shown)
+    place = _first_difference(calls)
+    if place is not None and (len(theirs) < 2 or _first_difference(theirs) is None):
+        shown = {rank: entered[place] for rank, entered in sorted(calls.items())}
         evidence = [
-            Evidence(
-                f"collective call {idx}", " ".join(filter(None, call)), "equal on all ranks", "what collectives require", rank
-            )
+            Evidence(f"collective call {call.idx}", call.text, "equal on all ranks", "what collectives require", rank)
             for rank, call in shown.items()
         ]
-        said = " against ".join(dict.fromkeys(f"{' '.join(filter(None, call))} on rank {rank}" for rank, call in shown.items()))
-        yield find("collectives_differ", f"collective call {idx} differs between ranks: {said}", ranks=ranks, evidence=evidence)
+        idxs = list(dict.fromkeys(call.idx for call in shown.values()))
+        said = " against ".join(
+            f"{call.text} on rank {rank}" + (f" (its call {call.idx})" if len(idxs) > 1 else "") for rank, call in shown.items()
+        )
+        what = f"collective call {idxs[0]}" if len(idxs) == 1 else f"collective call {place} over all ranks"
+        ranks = odd_ranks({rank: call.kind for rank, call in shown.items()})
+        yield find("collectives_differ", f"{what} differs between ranks: {said}", ranks=ranks, evidence=evidence)
 
 
-def _calls(run: RunView) -> dict[int, list[tuple[str, str, str]]]:
-    """Return each rank's first calls over all ranks, as (operation, shape, type): those that were recorded without a gap."""
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One collective call of a rank: its number among all of that rank's calls, and (operation, shape, type)."""
+
+    idx: int
+    kind: tuple[str, str, str]
+
+    @property
+    def text(self) -> str:
+        return " ".join(filter(None, self.kind))
+
+
+def _calls(run: RunView) -> dict[int, list[_Call]]:
+    """Return each rank's first calls over all ranks: those that were recorded without a gap."""
     found = {}
     for rank, events in run.events("collective").items():
         calls = []
@@ -188,14 +202,15 @@ def _calls(run: RunView) -> dict[int, list[tuple[str, str, str]]]:
             op = str(event.data.get("op", ""))
             shape = "" if op in _UNEVEN else str(event.data.get("shape") or "")
             if event.data.get("group") is None:
-                calls.append((op, shape, str(event.data.get("dtype") or "")))
+                calls.append(_Call(place, (op, shape, str(event.data.get("dtype") or ""))))
         found[rank] = calls
     return found
 
 
-def _first_difference(calls: Mapping[int, Sequence[tuple[str, str, str]]]) -> int | None:
+def _first_difference(calls: Mapping[int, Sequence[_Call]]) -> int | None:
+    """Return the place of the first call over all ranks of which the ranks make different ones."""
     shortest = min(len(entered) for entered in calls.values())
-    return next((idx for idx in range(shortest) if len({entered[idx] for entered in calls.values()}) > 1), None)
+    return next((place for place in range(shortest) if len({entered[place].kind for entered in calls.values()}) > 1), None)
 
 
 def find_skipped_branch(look: Look) -> Iterator[Finding]:
@@ -203,7 +218,7 @@ def find_skipped_branch(look: Look) -> Iterator[Finding]:
     other micro-batches or missing gradients."""
     run, base = look.run, look.peer
     groups = base.replica_groups if base is not None else run.replica_groups
-    if any(str(event.data.get("op")) in _PAIRED for events in run.events("collective").values() for event in events):
+    if run.has_point_to_point:
         return
     readers: list[tuple[str, _Reader]] = [
         ("collective calls", _num_calls),

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from bisect_train.verdict.divergence import is_same_batch
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.finding import Evidence, Finding
 from bisect_train.verdict.triage.run_view import RunView
@@ -42,7 +43,7 @@ def ratios(run: RunView, base: RunView) -> list[tuple[int, float]]:
 
 def _by_ratio(run: RunView, base: RunView) -> Finding | None:
     found, size = ratios(run, base), run.world_size
-    if not found or found[0][0] != min(run.shared_steps, default=-1) or not _has_same_loss(run, base, found[0][0]):
+    if not found or found[0][0] != min(run.shared_steps, default=-1) or not _is_same_work(run, base, found[0][0]):
         return None
     for symptom, factor in (("gradients_averaged_twice", 1.0 / size), ("gradients_not_averaged", float(size))):
         is_first = math.isclose(found[0][1], factor, rel_tol=FIRST_RATIO_SHARE)
@@ -50,6 +51,17 @@ def _by_ratio(run: RunView, base: RunView) -> Finding | None:
             shown = f"1/{size}" if factor < 1.0 else str(size)
             return _by_factor(symptom, shown, found, run, base)
     return None
+
+
+def _is_same_work(run: RunView, base: RunView, step: int) -> bool:
+    """Return whether a step has the loss, the number of micro-batches and, where they are known, the batches of the baseline.
+
+    Two micro-batches whose losses are not divided have twice the gradient, too.
+    """
+    pairs = [(record, base.at(step).get(rank)) for rank, record in run.at(step).items()]
+    if any(other is None or not is_same_batch(record, other) for record, other in pairs):
+        return False
+    return _has_same_loss(run, base, step)
 
 
 def _has_same_loss(run: RunView, base: RunView, step: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean, median, stdev
@@ -30,9 +31,10 @@ GOOD_MIN_SHARE = 0.01  # and at least this share of it; chosen, not measured
 SMOOTH_SHARE = 0.25  # of the baseline's step-to-step changes; seeds differ by less than a factor of 2 over 20 steps. Chosen
 MIN_CURVE_STEPS = 20  # of a curve whose roughness is compared; chosen, not measured
 EVAL_SHARE = 0.05  # of the baseline's evaluation without a spread to compare with; chosen, not measured
-_EVAL_WORDS = ("val", "eval", "test", "valid")
+_EVAL_WORDS = frozenset({"val", "eval", "test", "valid", "validation", "evaluation"})  # whole: a value_loss is a training loss
 _LOWER_WORDS = ("loss", "ppl", "perplexity", "error", "err", "nll", "bpb")
 _HIGHER_WORDS = ("acc", "f1", "bleu", "auc", "score", "reward")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 MAD_TO_SD = 1.4826  # of a normal distribution
 
 Curve = list[float]
@@ -86,9 +88,13 @@ def _flatter(look: Look) -> Iterator[Finding]:
 
 def _shared(run: RunView, base: RunView) -> tuple[Curve, Curve]:
     """Return the two curves over the steps that both have with finite losses."""
-    mine, theirs = dict(run.losses), dict(base.losses)
-    steps = [step for step in sorted(mine.keys() & theirs.keys()) if is_usable(mine[step]) and is_usable(theirs[step])]
+    mine, theirs, steps = dict(run.losses), dict(base.losses), _shared_steps(run, base)
     return [mine[step] for step in steps], [theirs[step] for step in steps]
+
+
+def _shared_steps(run: RunView, base: RunView) -> list[int]:
+    mine, theirs = dict(run.losses), dict(base.losses)
+    return [step for step in sorted(mine.keys() & theirs.keys()) if is_usable(mine[step]) and is_usable(theirs[step])]
 
 
 def _roughness(curve: Sequence[float]) -> float:
@@ -126,7 +132,7 @@ def find_spikes(look: Look) -> Iterator[Finding]:
     """Tell of more spikes than any healthy run has, or far larger ones."""
     if look.base is None:
         return
-    mine, theirs = _shared(look.run, look.base)
+    (mine, theirs), steps = _shared(look.run, look.base), _shared_steps(look.run, look.base)
     healthy = [theirs, *(curve_of(other)[: len(mine)] for other in look.others)]
     places, most = spike_steps(mine), max(len(spike_steps(curve)) for curve in healthy)
     upper, upper_base = _upper_excess(mine), max(_upper_excess(curve) for curve in healthy)
@@ -139,7 +145,7 @@ def find_spikes(look: Look) -> Iterator[Finding]:
             Evidence(f"{UPPER_QUANTILE:.0%} quantile of the excess", say(upper), say(upper_base), "the healthy runs"),
         ]
         summary = f"{len(places)} loss spikes in {len(mine)} steps; at most {most} in the healthy runs"
-        step = places[0] if places else None
+        step = steps[places[0]] if places else None
         yield find("loss_spikes", summary, step=step, evidence=evidence, needs_baseline=True)
 
 
@@ -153,13 +159,15 @@ def find_too_good(look: Look) -> Iterator[Finding]:
     level, level_base = _tail(mine), _tail(theirs)
     seeds = [_tail(curve) for other in look.others if len(curve := curve_of(other)[: len(mine)]) == len(mine)]
     limit, source = GOOD_SHARE * level_base, f"{GOOD_SHARE:.0%} of the baseline's, without other seeds; {CHOSEN}"
+    more = f": less than {GOOD_SHARE:.0%} of it"
     if len(seeds) + 1 >= MIN_SEEDS:
         known = [level_base, *seeds]
         limit = min(fmean(known) - GOOD_SD * stdev(known), min(known) - GOOD_MIN_SHARE * abs(fmean(known)))
         source = f"{GOOD_SD:g} standard deviations below {len(known)} seeds, and {GOOD_MIN_SHARE:.0%} below the best; {CHOSEN}"
+        more = ": better than its seeds explain"
     if level < limit and level_base > 0.0:
         evidence = [Evidence("loss, mean of the last quarter", say(level), f"at least {say(limit)}", source)]
-        summary = f"the loss is {say(level)}; the baseline's is {say(level_base)}: better than its seeds explain"
+        summary = f"the loss is {say(level)}; the baseline's is {say(level_base)}{more}"
         yield find("too_good", summary, evidence=evidence, needs_baseline=True)
 
 
@@ -232,7 +240,7 @@ def find_bad_evaluation(look: Look) -> Iterator[Finding]:
 def _sign_of_worse(name: str, look: Look) -> float:
     """Return 1 where larger values of an evaluation are worse, -1 where smaller ones are, 0 for what is no evaluation."""
     lowered = name.lower()
-    if not any(word in lowered for word in _EVAL_WORDS):
+    if _EVAL_WORDS.isdisjoint(word.lower() for word in _WORD.findall(name)):
         return 0.0
     if name == look.asked.metric.name:
         return 1.0 if look.asked.metric.better == "lower" else -1.0

@@ -7,6 +7,7 @@ from statistics import median
 from types import MappingProxyType
 
 from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.question import Metric
 from bisect_train.verdict.triage.curves import num_spikes
 from bisect_train.verdict.triage.parameters import moved_share
 from bisect_train.verdict.triage.run_view import RunView
@@ -44,16 +45,21 @@ _READERS: Mapping[str, Callable[[RunView], float | None]] = MappingProxyType(
     }
 )
 
-DERIVED_METRICS: Mapping[str, str] = MappingProxyType(
+DERIVED_METRICS: Mapping[str, Metric] = MappingProxyType(
     {
-        "coverage": "distinct samples / samples, over all ranks and steps, 0 to 1",
-        "moved": "share of weights that moved since the start, 0 to 1, of the rank where it is least",
-        "pre_clip_norm": "gradient norm before clipping over all ranks, median of the steps",
-        "num_spikes": "number of loss spikes",
-        "rank_gap": "1 if parameters differ between ranks at any step, else 0",
+        # distinct samples / samples, over all ranks and steps, 0 to 1
+        "coverage": Metric("coverage", reduce="last", better="higher"),
+        # share of weights that moved since the start, 0 to 1, of the rank where it is least
+        "moved": Metric("moved", reduce="last", better="higher"),
+        # gradient norm before clipping over all ranks, median of the steps
+        "pre_clip_norm": Metric("pre_clip_norm", reduce="last", better="lower"),
+        # number of loss spikes
+        "num_spikes": Metric("num_spikes", reduce="last", better="lower"),
+        # 1 if parameters differ between ranks at any step, else 0
+        "rank_gap": Metric("rank_gap", reduce="last", better="lower"),
     }
 )
-"""Name -> what it is."""
+"""Metrics that take the whole record of a run, one value each, as they are judged."""
 
 
 def derived_metric(fingerprint: Fingerprint, name: str) -> float | None:

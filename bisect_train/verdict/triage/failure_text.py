@@ -55,7 +55,7 @@ _ALLOCATION = re.compile(
 )
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
 _OUTSIDE = re.compile(r"imported (\S+) from (.+?), not from the checkout|imported (\S+) from (\S+) and \d+ more")
-_OPERATION = re.compile(r"Function '(\w+)' returned nan values")
+_OPERATION = re.compile(r"Function '(\w+)' returned nan values(?: in its (\d+)\w* output)?")
 
 
 def class_of_start(message: str) -> str:
@@ -113,7 +113,10 @@ def outside_import(message: str) -> tuple[str, str] | None:
     return module, path
 
 
-def operation_of(text: str) -> str:
-    """Return the operation whose backward gave the first NaN, as torch's anomaly detection names it; "" where it does not."""
+def operation_of(text: str) -> tuple[str, int] | None:
+    """Return the operation whose backward gave the first NaN, as torch's anomaly detection names it, and of which output.
+
+    None where the text does not name it.
+    """
     found = _OPERATION.search(text)
-    return found.group(1) if found else ""
+    return (found.group(1), int(found.group(2) or 0)) if found else None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from statistics import median
 
 from bisect_train.core.fingerprint import StepRecord
+from bisect_train.verdict.divergence import norm_before_clipping
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.failure_text import operation_of
 from bisect_train.verdict.triage.finding import Evidence, Finding
-from bisect_train.verdict.triage.run_view import RunView, loss_of, pre_clip_norm
+from bisect_train.verdict.triage.run_view import RunView, loss_of
 from bisect_train.verdict.triage.symptoms import CHOSEN, find, say, say_ranks
 
 EXPLODING_NORM = 1e3  # before clipping; Source: FRAMEWORKS.md section 4
@@ -21,6 +23,7 @@ EXPLODING_GROWTH = (
 EXPLODING_RATIO = 10.0  # over the baseline's largest norm; chosen, not measured
 VANISHING_RATIO = 1e-3  # of the baseline's median; chosen, not measured
 MIN_EARLIER_STEPS = 3  # before growth means anything; chosen, not measured
+MIN_STUCK_STEPS = 5  # at the end of a run, skipped with a loss that is not finite; chosen, not measured
 FIRST_STEPS = 10  # a converged run's gradient may vanish, one that begins may not; chosen, not measured
 NORM_SOURCE = "FRAMEWORKS.md section 4"
 
@@ -29,7 +32,7 @@ def find_not_finite(look: Look) -> Iterator[Finding]:
     """Tell where loss, gradient or parameters are first not finite, the earliest first."""
     run = look.run
     readers: tuple[tuple[str, str, Callable[[StepRecord], float | None]], ...] = (
-        ("nan_loss", "loss", loss_of),
+        ("nan_loss", "loss", _loss_reader(run)),
         ("nan_gradient", "gradient norm", _finite_gradient),
         ("nan_parameter", "parameter norm", lambda record: record.param_norm),
     )
@@ -37,10 +40,30 @@ def find_not_finite(look: Look) -> Iterator[Finding]:
     for order, (symptom, what, read) in enumerate(readers):
         first = _first_not_finite(run, read)
         if first is not None:
-            found.append((first[0], order, _not_finite(look, symptom, what, first)))
+            found.append((first.step, order, _not_finite(look, symptom, what, first)))
     if not any(finding.symptom == "nan_loss" for _, _, finding in found):
         yield from _nan_in_log(look)
     yield from (finding for _, _, finding in sorted(found, key=lambda item: item[:2]))
+
+
+def _loss_reader(run: RunView) -> Callable[[StepRecord], float | None]:
+    """Return what reads the loss of a step; where a gradient scaler skipped it, the loss was too large for the scale.
+
+    Skipping that goes on to the end of the run heals nothing, and counts.
+    """
+    stuck = _stuck_from(run)
+    return lambda record: None if record.skipped and record.step < stuck else loss_of(record)
+
+
+def _stuck_from(run: RunView) -> float:
+    """Return the first of the last steps that all were skipped with a loss that is not finite; infinity if they are few."""
+    first, num = math.inf, 0
+    for step, records in reversed(list(run.rows())):
+        losses = [loss for record in records.values() if record.skipped and (loss := loss_of(record)) is not None]
+        if not any(not math.isfinite(loss) for loss in losses):
+            break
+        first, num = step, num + 1
+    return first if num >= MIN_STUCK_STEPS else math.inf
 
 
 def _finite_gradient(record: StepRecord) -> float | None:
@@ -51,30 +74,51 @@ def _finite_gradient(record: StepRecord) -> float | None:
     return next((value for value in values if not math.isfinite(value)), values[0] if values else None)
 
 
-def _first_not_finite(run: RunView, read: Callable[[StepRecord], float | None]) -> tuple[int, dict[int, float]] | None:
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """Values that are not finite: the first step with some, by rank; of how many steps that have a value so many have some."""
+
+    step: int
+    values: dict[int, float]
+    num: int
+    of: int
+    is_lasting: bool  # every later step has some, too
+
+    @property
+    def when(self) -> str:
+        if self.is_lasting:
+            return f"from step {self.step} on" if self.num > 1 else f"at step {self.step}, the last one"
+        return f"at step {self.step} ({self.num} of {self.of} steps)"
+
+
+def _first_not_finite(run: RunView, read: Callable[[StepRecord], float | None]) -> _Bad | None:
+    rows = []
     for step, records in run.rows():
         values = {rank: value for rank, record in records.items() if (value := read(record)) is not None}
-        bad = {rank: value for rank, value in values.items() if not math.isfinite(value)}
-        if bad:
-            return step, bad
-    return None
+        if values:
+            rows.append((step, {rank: value for rank, value in values.items() if not math.isfinite(value)}))
+    bad = [idx for idx, (_, values) in enumerate(rows) if values]
+    if not bad:
+        return None
+    step, values = rows[bad[0]]
+    return _Bad(step, values, num=len(bad), of=len(rows), is_lasting=len(bad) == len(rows) - bad[0])
 
 
-def _not_finite(look: Look, symptom: str, what: str, first: tuple[int, dict[int, float]]) -> Finding:
-    step, bad = first
+def _not_finite(look: Look, symptom: str, what: str, first: _Bad) -> Finding:
+    step, bad = first.step, first.values
     evidence = [Evidence(what, say(value), "a finite number", "definition", rank) for rank, value in bad.items()]
     evidence += _just_before(look.run, step, min(bad))
     operation = _operation(look)
     if operation:
         evidence.append(Evidence("operation whose backward gave the first NaN", operation))
     where = f" on {say_ranks(bad)}" if len(look.run.steps) > 1 else ""
-    return find(symptom, f"the {what} is not finite from step {step} on{where}", ranks=bad, step=step, evidence=evidence)
+    return find(symptom, f"the {what} is not finite {first.when}{where}", ranks=bad, step=step, evidence=evidence)
 
 
 def _operation(look: Look) -> str:
     said = [event.data.get("message") for events in look.run.events("exception").values() for event in events]
     texts = [look.run.fingerprint.ending.message, *map(str, said), look.run.result.log_tail]
-    return next((name for text in texts if (name := operation_of(text))), "")
+    return next((found[0] for text in texts if (found := operation_of(text))), "")
 
 
 def _just_before(run: RunView, step: int, rank: int) -> list[Evidence]:
@@ -84,7 +128,7 @@ def _just_before(run: RunView, step: int, rank: int) -> list[Evidence]:
         return []
     shown = (
         ("loss", before.loss),
-        ("gradient norm before clipping", pre_clip_norm(before)),
+        ("gradient norm before clipping", norm_before_clipping(before)),
         ("learning rate", max(before.lr, default=None)),
     )
     return [Evidence(f"{name} at step {step - 1}", say(value), rank=rank) for name, value in shown if value is not None]
@@ -139,6 +183,8 @@ def _exploding(first: tuple[int, float], largest: float, limit: float, source: s
 
 def find_vanishing(look: Look) -> Iterator[Finding]:
     """Tell of norms below 1e-6 in the first steps, or far below those of the baseline at the same steps."""
+    if look.base is None and look.run.events("checkpoint_loaded"):
+        return  # it may go on where it had converged
     norms = look.run.pre_clip_norms
     first = [(step, norms[step]) for step in sorted(norms)[:FIRST_STEPS]]
     if len(first) < MIN_EARLIER_STEPS:

@@ -1,13 +1,16 @@
 """Parameters that never get a gradient, never move, or lose their updates to their precision.
 
 A gradient that is missing or zero at the first step alone is no fault (layers that start at zero), and neither is an expert
-that no sample chose: names with `expert` in them are left out.
+that no sample chose: names with `expert` in them are left out. Gradients are known of the first and the last step only; what
+moved in between had one (layers that are dropped now and then, tasks that take turns).
+Recorded lists of names may be cut. What is in such a list is sure, what is not in it is not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.finding import Evidence, Finding
@@ -24,66 +27,141 @@ _LOW_PRECISION = frozenset({"param:bfloat16", "param:float16"})
 _EXPERT = re.compile(r"expert", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Parameters by name.
+
+    Attributes:
+        names: those that are known; experts are left out.
+        num: how many there are, where the list was cut at least.
+        is_whole: whether `names` has all of them.
+    """
+
+    names: frozenset[str] = frozenset()
+    num: int = 0
+    is_whole: bool = True
+
+
 def find_still_parameters(look: Look) -> Iterator[Finding]:
     """Tell of parameters without a gradient, else of those without an update."""
     if min((num_updates(look.run, rank) for rank in look.run.ranks), default=0) < MIN_STEPS:
         return
-    known = (disconnected(look.base) | still(look.base)) if look.base is not None else set()
-    without = disconnected(look.run) - known
-    if without:
-        yield _named("disconnected_parameters", without, look, "never get a gradient, or only zeros")
-    if next(find_lost_updates(look), None) is not None:
+    told = _news(disconnected(look.run), look.base, disconnected)
+    if told.num:
+        yield _named("disconnected_parameters", told, look, "never get a gradient, or only zeros")
+    without = without_gradient(look.run)
+    if not without.is_whole or _stays_rightly(look) or next(find_lost_updates(look), None) is not None:
         return
-    frozen = still(look.run) - disconnected(look.run) - known
-    if frozen:
-        yield _named("frozen_parameters", frozen, look, "get a gradient and never change")
+    told = _news(frozen(look.run), look.base, frozen)
+    if told.num:
+        yield _named("frozen_parameters", told, look, "get a gradient and never change")
 
 
-def disconnected(run: RunView) -> set[str]:
-    """Return the parameters whose gradient is missing or zero at both recorded steps, on every rank that recorded them."""
-    found: list[set[str]] = []
-    for events in run.events("gradients").values():
-        if len(events) > 1:
-            first, last = (_without_gradient(events[idx].data) for idx in (0, -1))
-            found.append(first & last)
-    return _no_experts(set.intersection(*found)) if found else set()
+def _news(found: Named, base: RunView | None, read: Callable[[RunView], Named]) -> Named:
+    """Return what the baseline does not have as well; where its lists were cut, only if it has fewer."""
+    if base is None:
+        return found
+    theirs, (without, kept) = read(base), (disconnected(base), still(base))
+    new = found.names - without.names - kept.names
+    is_known = without.is_whole and kept.is_whole
+    num = found.num - len(found.names - new) if is_known else found.num - theirs.num
+    return Named(new, num, found.is_whole and is_known) if num > 0 else Named()
 
 
-def still(run: RunView) -> set[str]:
+def without_gradient(run: RunView) -> Named:
+    """Return the parameters that had no gradient, or zeros, at both recorded steps, on every rank that recorded them."""
+    pairs = [(events[0].data, events[-1].data) for events in run.events("gradients").values() if len(events) > 1]
+    return _shared([_without(data) for pair in pairs for data in pair], _total(run))
+
+
+def still(run: RunView) -> Named:
     """Return the parameters that require gradients and are bit by bit as before the first step, on every rank."""
-    found = [set(names(events[-1].data.get("names"))) for events in run.events("still_params").values()]
-    return _no_experts(set.intersection(*found)) if found else set()
+    last = [events[-1].data for events in run.events("still_params").values()]
+    return _shared([_listed(names(data.get("names")), number(data.get("num"))) for data in last], _total(run))
 
 
-def _without_gradient(data: dict[str, object]) -> set[str]:
-    return {*names(data.get("missing")), *names(data.get("zero"))}
+def disconnected(run: RunView) -> Named:
+    """Return the parameters without a gradient at both recorded steps; those that moved, where that is known, had one."""
+    has_still = bool(run.events("still_params"))
+    return _shared([without_gradient(run), *([still(run)] if has_still else [])], _total(run))
 
 
-def _no_experts(found: set[str]) -> set[str]:
-    return {name for name in found if not _EXPERT.search(name)}
+def frozen(run: RunView) -> Named:
+    """Return the parameters that never moved and had a gradient at one recorded step; takes whole lists of gradients."""
+    kept, without = still(run), without_gradient(run)
+    found = kept.names - without.names
+    return Named(found, len(found) if kept.is_whole else max(len(found), kept.num - without.num), kept.is_whole)
 
 
-def _named(symptom: str, found: set[str], look: Look, what: str) -> Finding:
-    ordered = sorted(found)
-    more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
-    total = _num_parameters(look.run)
+def _without(data: dict[str, object]) -> Named:
+    nums = [number(data.get(name)) for name in ("num_missing", "num_zero")]
+    found = {*names(data.get("missing")), *names(data.get("zero"))}
+    return _listed(found, None if None in nums else sum(num or 0.0 for num in nums))
+
+
+def _listed(found: Iterable[str], num: float | None) -> Named:
+    """Return a recorded list; `num` is how many there are with those that were cut off."""
+    listed = set(found)
+    kept = frozenset(name for name in listed if not _EXPERT.search(name))
+    num_cut = max(0, int(num or 0.0) - len(listed))
+    return Named(kept, len(kept) + num_cut, is_whole=num_cut == 0)
+
+
+def _shared(parts: Sequence[Named], total: int) -> Named:
+    """Return what several lists have in common.
+
+    Of lists that were cut, as many as must be: k sets of n1, n2, ... of N parameters share at least n1 + n2 + ... - (k - 1) N.
+    Two that are cut alike, to equal names out of equally many, are taken for one.
+    """
+    if not parts:
+        return Named()
+    parts = list(dict.fromkeys(parts))
+    found, is_whole = frozenset.intersection(*(part.names for part in parts)), all(part.is_whole for part in parts)
+    least = 0 if is_whole or not total else sum(part.num for part in parts) - (len(parts) - 1) * total
+    return Named(found, max(len(found), least), is_whole)
+
+
+def _total(run: RunView) -> int:
+    """Return the number of parameters of the rank that has most, 0 where it is not known."""
+    nums = [number(data.get("num")) for data in run.first_data("gradients").values()]
+    nums += [number(data.get("of")) for data in run.first_data("still_params").values()]
+    return int(max((num or 0.0 for num in nums), default=0.0))
+
+
+def _stays_rightly(look: Look) -> bool:
+    """Return whether parameters may stay as they are though they get gradients, where no baseline tells which do.
+
+    In low precision a weight of 1 outlives updates below its rounding (the scale of a LayerNorm), and a parameter group whose
+    rate is 0 throughout is frozen on purpose.
+    """
+    return look.base is None and (bool(_types(look.run) & _LOW_PRECISION) or _has_frozen_group(look.run))
+
+
+def _has_frozen_group(run: RunView) -> bool:
+    """Return whether the learning rate of a parameter group is 0 at every step, on any rank."""
+    for steps in run.steps.values():
+        rows = [record.lr for record in steps.values() if record.lr]
+        if any(all(rate == 0.0 for rate in group) for group in zip(*rows, strict=False)):
+            return True
+    return False
+
+
+def _types(run: RunView) -> set[str]:
+    return {kind for steps in run.steps.values() for record in steps.values() for kind in record.dtypes}
+
+
+def _named(symptom: str, found: Named, look: Look, what: str) -> Finding:
+    ordered, total, least = sorted(found.names), _total(look.run), "" if found.is_whole else "at least "
+    share = f"{least}{found.num} of {total}" if total else f"{least}{found.num}"
+    num_more = found.num - len(ordered[:3])
+    more = f" and {least}{num_more} more" if num_more else ""
+    shown = f"{', '.join(ordered[:3])}{more}" if ordered else f"{share} parameters"
+    listed = ", ".join(ordered[:20]) + (" ..." if found.num > 20 else "") if ordered else "names were not kept"
     evidence = [
-        Evidence("parameters", ", ".join(ordered[:20]) + (" ..." if len(ordered) > 20 else "")),
-        Evidence(
-            "number of parameters",
-            f"{len(ordered)} of {total}" if total else str(len(ordered)),
-            "0",
-            "every parameter that requires a gradient",
-        ),
+        Evidence("parameters", listed),
+        Evidence("number of parameters", share, "0", "every parameter that requires a gradient"),
     ]
-    summary = f"{', '.join(ordered[:3])}{more} {what}"
-    return find(symptom, summary, evidence=evidence, needs_baseline=look.base is not None)
-
-
-def _num_parameters(run: RunView) -> int:
-    counts = [number(data.get("num")) or 0.0 for data in run.first_data("gradients").values()]
-    counts += [number(data.get("of")) or 0.0 for data in run.first_data("still_params").values()]
-    return int(max(counts, default=0.0))
+    return find(symptom, f"{shown} {what}", evidence=evidence, needs_baseline=look.base is not None)
 
 
 def num_updates(run: RunView, rank: int) -> int:
@@ -105,7 +183,7 @@ def find_lost_updates(look: Look) -> Iterator[Finding]:
     run, share = look.run, moved_share(look.run)
     if share is None or min((num_updates(run, rank) for rank in run.ranks), default=0) < MIN_UPDATES:
         return
-    kinds = {kind for steps in run.steps.values() for record in steps.values() for kind in record.dtypes}
+    kinds = _types(run)
     base = moved_share(look.base) if look.base is not None else None
     if base is not None:
         limit, source = base - LOST_MARGIN, f"{LOST_MARGIN:g} below the baseline; {CHOSEN}"

@@ -2,6 +2,8 @@
 
 The record of such a run has an event `restart` where its second part begins. What differs before that already is how well the
 program repeats itself, and only more than that counts afterwards.
+A run that was killed between two saves goes on from the one before: its steps are not those of the uninterrupted run, and
+nothing is told of it.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from bisect_train.core.fingerprint import Event, StepRecord
-from bisect_train.verdict.divergence import Stage
+from bisect_train.core.fingerprint import Event, Fingerprint, RankRecord, StepRecord
+from bisect_train.verdict.divergence import Stage, norm_before_clipping
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.finding import Evidence, Finding
-from bisect_train.verdict.triage.run_view import RunView, loss_of, number, pre_clip_norm
+from bisect_train.verdict.triage.run_view import RunView, loss_of, number
 from bisect_train.verdict.triage.symptoms import CHOSEN, find, say_ranks
 
 SEAM = "restart"  # the event between the two parts
@@ -42,7 +44,7 @@ def find_restart_faults(look: Look) -> Iterator[Finding]:
     if not fingerprint.uninterrupted or not seams:
         return
     last = number(seams[0].data.get("save_at", seams[0].step))
-    if last is None:
+    if last is None or unsaved_step(fingerprint) is not None:
         return
     whole = RunView.of_fingerprint(replace(fingerprint, ranks=fingerprint.uninterrupted, uninterrupted=()))
     case = _Restart(look.run, whole, int(last))
@@ -51,6 +53,36 @@ def find_restart_faults(look: Look) -> Iterator[Finding]:
     for finding in (_stale(case), _differing(case) if is_as_before else _differing_mean(case, int(ranks or 0))):
         if finding is not None:
             yield finding
+
+
+def unsaved_step(fingerprint: Fingerprint) -> int | None:
+    """Return the step after which a run was killed though the last save that was seen is of another step.
+
+    None where it was saved there, where no save was seen at all, and of a run that was not killed. A save is noted with the
+    step in progress, which a forward after the update (an evaluation) begins; where the saved parameters are those of an
+    earlier step, it is of that one.
+    """
+    view = RunView.of_fingerprint(fingerprint)
+    seams = [events[0] for events in view.events(SEAM).values()]
+    last = number(seams[0].data.get("save_at", seams[0].step)) if seams else None
+    saves = [saved for record in fingerprint.ranks if (saved := _last_save(record)) is not None]
+    if last is None or not saves or any(_is_of(saved, record, int(last)) for saved, record in saves):
+        return None
+    return int(last)
+
+
+def _last_save(record: RankRecord) -> tuple[Event, RankRecord] | None:
+    before, _ = _parts(record.events)
+    saves = [event for event in before if event.name == "checkpoint_saved"]
+    return (saves[-1], record) if saves else None
+
+
+def _is_of(saved: Event, record: RankRecord, step: int) -> bool:
+    """Return whether a rank saved after this step."""
+    hashes = {item.step: item.param_hash for item in record.steps if item.param_hash and item.step <= step}
+    value = saved.data.get("param_hash")
+    same = [at for at, known in hashes.items() if known == value]
+    return step in same if same else saved.step in (None, step, step + 1)
 
 
 def _stale(case: _Restart) -> Finding | None:
@@ -93,7 +125,7 @@ def _hash(events: list[Event], name: str) -> str | None:
 _SIGNALS: tuple[tuple[Stage, str, Callable[[StepRecord], object]], ...] = (
     (Stage.DATA, "batch hash", lambda record: record.batch_hash),
     (Stage.FORWARD, "loss", loss_of),
-    (Stage.GRADIENT, "gradient norm before clipping", pre_clip_norm),
+    (Stage.GRADIENT, "gradient norm before clipping", norm_before_clipping),
     (Stage.LEARNING_RATE, "learning rates", lambda record: record.lr or None),
     (Stage.UPDATED_PARAMETERS, "parameter hash", lambda record: record.param_hash),
 )

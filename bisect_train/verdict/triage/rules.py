@@ -5,10 +5,10 @@ Rules are pure. What the healthy baseline shows as well is how this program is, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeResult
 from bisect_train.verdict.triage import (
     agreement,
@@ -26,7 +26,7 @@ from bisect_train.verdict.triage import (
 from bisect_train.verdict.triage.asked import Asked, Look
 from bisect_train.verdict.triage.finding import Category, Finding, SecondRun, Triage
 from bisect_train.verdict.triage.run_view import RunView
-from bisect_train.verdict.triage.symptoms import SYMPTOMS
+from bisect_train.verdict.triage.symptoms import SYMPTOMS, WIDER_SYMPTOMS
 
 Rule = Callable[[Look], Iterator[Finding]]
 
@@ -69,6 +69,8 @@ _ALWAYS_TOLD = frozenset({"nan_loss", "nan_gradient", "nan_parameter", "imported
 _HANGS = frozenset({"hang_in_init", "hang_in_first_collective", "hang", "hang_at_end"})
 _OF_THE_SEED = frozenset({"data_changed", "lr_differs", "missing_samples", "too_good", "too_smooth", "bad_evaluation"})
 """Told against a run of the same seed only: between seeds data, curves and rates that follow the loss differ anyway."""
+_WRONG_DATA = frozenset({"same_data", "overlapping_samples", "missing_samples"})
+"""Between ranks: each implies that the data changed, which is told after it."""
 _FAILURES = frozenset({Category.WONT_START, Category.STOPPED})
 _CATEGORIES = list(Category)
 _ORDER = {name: place for place, name in enumerate(SYMPTOMS)}
@@ -104,10 +106,25 @@ def triage(
 
 
 def hard_symptoms(fingerprint: Fingerprint) -> tuple[str, ...]:
-    """Return the names of the symptoms that a run shows by itself, without a baseline, the most telling first."""
+    """Return the names of the symptoms that a run shows by itself, without a baseline, the most telling first.
+
+    Stacks and log are not looked at: of WIDER_SYMPTOMS the wider name is always among them.
+    """
     asked = Asked(ranks=max(1, len(fingerprint.ranks)))
     found = triage(ProbeResult("", fingerprint), asked=asked).findings
-    return tuple(dict.fromkeys(finding.symptom for finding in found if not finding.needs_baseline))
+    return symptoms_of((finding for finding in found if not finding.needs_baseline), fingerprint.ending)
+
+
+def symptoms_of(findings: Iterable[Finding], ending: Ending) -> tuple[str, ...]:
+    """Return the names of findings in order, each followed by the wider one that it implies."""
+    told = [finding.symptom for finding in findings]
+    wider = [name for symptom in told for name in WIDER_SYMPTOMS.get(symptom, ()) if _ends_so(name, ending)]
+    return tuple(dict.fromkeys((*told, *wider)))
+
+
+def _ends_so(symptom: str, ending: Ending) -> bool:
+    kinds = {"killed": EndingKind.KILLED, "crash": EndingKind.CRASHED}
+    return symptom not in kinds or ending.kind is kinds[symptom]
 
 
 def _findings(look: Look) -> list[Finding]:
@@ -118,7 +135,8 @@ def _in_order(look: Look, findings: Sequence[Finding]) -> list[Finding]:
     """Return findings by category, then as in SYMPTOMS; of non-finite values the earliest leads. One of each name and ranks."""
     told = [finding if look.run.has_stepped else _as_start(finding) for finding in findings]
     unique = list({(finding.symptom, finding.ranks, finding.step): finding for finding in told}.values())
-    return sorted(unique, key=_place)
+    is_sharper = any(finding.symptom in _WRONG_DATA for finding in unique)
+    return sorted(unique, key=lambda finding: _place(finding, is_sharper=is_sharper))
 
 
 def _as_start(finding: Finding) -> Finding:
@@ -126,10 +144,15 @@ def _as_start(finding: Finding) -> Finding:
     return replace(finding, category=Category.WONT_START) if finding.category is Category.STOPPED else finding
 
 
-def _place(finding: Finding) -> tuple[int, int, int]:
+def _place(finding: Finding, *, is_sharper: bool) -> tuple[int, int, int]:
+    """Return the place of a finding; `is_sharper`: what is wrong with the data is told, so that they changed comes last."""
     if finding.symptom.startswith("nan_"):
         return _CATEGORIES.index(finding.category), -1, finding.step if finding.step is not None else -1
-    return _CATEGORIES.index(finding.category), _ORDER[finding.symptom], 0
+    if is_sharper and finding.symptom == "data_changed":
+        return len(_CATEGORIES), 0, 0
+    # what is told in another category than its own (see `_as_start`) comes after those that belong there
+    num_before = len(_ORDER) if finding.category is not SYMPTOMS[finding.symptom].category else 0
+    return _CATEGORIES.index(finding.category), num_before + _ORDER[finding.symptom], 0
 
 
 def _second_run(look: Look, findings: Sequence[Finding]) -> SecondRun | None:

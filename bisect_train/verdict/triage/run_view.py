@@ -13,6 +13,7 @@ from typing import Any
 
 from bisect_train.core.fingerprint import Event, Fingerprint, StepRecord
 from bisect_train.core.probe import ProbeResult
+from bisect_train.verdict.divergence import norm_before_clipping
 
 LARGEST = 1e100  # far above what single precision holds, and its square is a double still
 REPLICA_SQUARE_SHARE = 0.75
@@ -93,6 +94,11 @@ class RunView:
         return {rank: events[0].data for rank, events in self.events(name).items()}
 
     @property
+    def has_point_to_point(self) -> bool:
+        """Whether any rank sends to another one, or receives from it: pipelines and rings do."""
+        return bool(self.events("point_to_point"))
+
+    @property
     def facts(self) -> dict[str, str]:
         """Versions and settings seen from inside."""
         return dict(self.fingerprint.facts)
@@ -125,7 +131,7 @@ class RunView:
             values = [
                 value
                 for record in records.values()
-                if not record.skipped and (value := pre_clip_norm(record)) is not None and 0.0 <= value < LARGEST
+                if not record.skipped and (value := norm_before_clipping(record)) is not None and 0.0 <= value < LARGEST
             ]
             if values and len(values) == len(records):
                 found[step] = _combine(values, is_sharded=is_sharded)
@@ -228,11 +234,6 @@ def loss_of(record: StepRecord) -> float | None:
     if any(not math.isfinite(value) for value in record.micro):
         return math.nan
     return record.loss
-
-
-def pre_clip_norm(record: StepRecord) -> float | None:
-    """Return the norm that the clipping saw, or without clipping the only one."""
-    return record.clip_norm if record.clip_norm is not None else record.grad_norm
 
 
 def rates(record: StepRecord) -> tuple[float, ...]:

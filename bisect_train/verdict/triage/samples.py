@@ -24,14 +24,7 @@ MAX_LOG_CHANCE = math.log(1e-6)  # of overlaps that draws with replacement would
 COVERAGE_MARGIN = 0.02  # below the baseline's coverage; chosen, not measured
 MIN_MISSING_SHARE = 0.02  # of the baseline's samples; chosen, not measured
 _CHANCE_SOURCE = "chance of 1 in a million if samples were drawn with replacement"
-_SPLITTING = (
-    "all_to_all",
-    "send",
-    "recv",
-    "isend",
-    "irecv",
-    "batch_isend_irecv",
-)  # of a sequence or of stages: data may be shared
+_SPLITTING = "all_to_all"  # begins the names of calls that split a sequence: data may be shared
 
 
 def split_samples(text: str | None) -> list[str]:
@@ -57,9 +50,9 @@ def find_same_data(look: Look) -> Iterator[Finding]:
 
 
 def _splits_samples(run: RunView) -> bool:
-    """Return whether ranks exchange parts of a sample (sequence parallel): they may have the same data rightly."""
+    """Return whether ranks may exchange parts of a sample (sequence parallel, rings, stages): the same data are right then."""
     calls = [event.data.get("op") for events in run.events("collective").values() for event in events]
-    return any(str(call).startswith(_SPLITTING) for call in calls)
+    return run.has_point_to_point or any(str(call).startswith(_SPLITTING) for call in calls)
 
 
 def _same_batches(run: RunView) -> list[tuple[int, ...]]:
@@ -167,6 +160,8 @@ def find_overlap(look: Look) -> Iterator[Finding]:
     if base is not None:
         steps = run.steps_with(base)
         mine, theirs = cover(run, run.ranks, steps), cover(base, base.ranks, steps)
+        if _batch_sizes(run, steps) != _batch_sizes(base, steps):
+            return
         if mine.total and theirs.total and mine.share < theirs.share - COVERAGE_MARGIN and mine.across > theirs.across:
             yield _overlap(mine, f"{theirs.share:.2f}", "the baseline", needs_baseline=True)
         return
@@ -180,6 +175,11 @@ def find_overlap(look: Look) -> Iterator[Finding]:
             yield _overlap(mine, "1.00, as within each rank", _CHANCE_SOURCE, needs_baseline=False)
 
 
+def _batch_sizes(run: RunView, steps: Sequence[int]) -> dict[int, int]:
+    """Return the samples of a step by rank: its largest number, since the last batch of an epoch may be smaller."""
+    return {rank: max((len(_samples(run, rank, [step])) for step in steps), default=0) for rank in run.ranks}
+
+
 def _overlap(mine: Coverage, expected: str, source: str, *, needs_baseline: bool) -> Finding:
     evidence = [
         Evidence("coverage: distinct samples / samples", f"{mine.share:.2f}", expected, source),
@@ -191,11 +191,16 @@ def _overlap(mine: Coverage, expected: str, source: str, *, needs_baseline: bool
 
 
 def find_missing_samples(look: Look) -> Iterator[Finding]:
-    """Tell of samples of the baseline that never come, where the run has hardly any that the baseline lacks."""
+    """Tell of samples of the baseline that no rank has, where the run has hardly any that the baseline lacks.
+
+    Smaller batches come less far, and one rank alone leaves none to others: both are other data, and no more.
+    """
     run, base = look.run, look.peer
-    if base is None:
+    if base is None or len(run.steps) < 2:
         return
     steps = run.steps_with(base)
+    if _batch_sizes(run, steps) != _batch_sizes(base, steps):
+        return
     mine, theirs = cover(run, run.ranks, steps), cover(base, base.ranks, steps)
     missing, new = theirs.distinct - mine.distinct, mine.distinct - theirs.distinct
     if mine.total and len(missing) > MIN_MISSING_SHARE * len(theirs.distinct) and 10 * len(new) <= len(missing):
@@ -242,6 +247,9 @@ def _changed(look: Look, step: int, ranks: Sequence[int]) -> Finding:
     sets = [cover(view, view.ranks, steps) for view in (look.run, look.peer)]
     is_reordered = bool(sets[0].distinct) and sets[0].distinct == sets[1].distinct and sets[0].total == sets[1].total
     more = "; over all steps the samples are the same, in another order" if is_reordered else ""
+    sizes = [_batch_sizes(view, steps).get(rank, 0) for view in (look.run, look.peer)]
+    if all(sizes) and sizes[0] != sizes[1]:
+        more = f"; a step of rank {rank} has {sizes[0]} samples against {sizes[1]}"
     summary = f"the batches differ from the baseline's from step {step} on{more}"
     return find("data_changed", summary, ranks=ranks, step=step, evidence=evidence, needs_baseline=True)
 

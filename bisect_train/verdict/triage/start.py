@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bisect_train.core.fingerprint import EndingKind, Event
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.failure_text import class_of_start, outside_import
-from bisect_train.verdict.triage.finding import Evidence, Finding
+from bisect_train.verdict.triage.finding import Category, Evidence, Finding
 from bisect_train.verdict.triage.run_view import RunView, names, number
 from bisect_train.verdict.triage.symptoms import CHOSEN, find, say_ranks
 
@@ -59,7 +60,8 @@ def find_environment_mismatch(look: Look) -> Iterator[Finding]:
     versions = {rank: str(data.get("version")) for rank, data in look.run.first_data("torch_imported").items()}
     if len(set(versions.values())) > 1:
         evidence = [Evidence("torch", version, "equal on all ranks", rank=rank) for rank, version in versions.items()]
-        yield find("environment_mismatch", "ranks run with different versions of torch", ranks=versions, evidence=evidence)
+        found = find("environment_mismatch", "ranks run with different versions of torch", ranks=versions, evidence=evidence)
+        yield _where_it_showed(found, look)
     if look.base is None or look.run.fingerprint.ending.is_healthy:
         return
     mine, theirs = look.run.facts, look.base.facts
@@ -67,12 +69,16 @@ def find_environment_mismatch(look: Look) -> Iterator[Finding]:
     if differing:
         said = ", ".join(f"{name} {mine[name]} against {theirs[name]}" for name in differing)
         evidence = [Evidence(name, mine[name], theirs[name], "the baseline") for name in differing]
-        yield find(
-            "environment_mismatch",
-            f"it failed with other versions than the baseline: {said}",
-            evidence=evidence,
-            needs_baseline=True,
-        )
+        summary = f"it failed with other versions than the baseline: {said}"
+        yield _where_it_showed(find("environment_mismatch", summary, evidence=evidence, needs_baseline=True), look)
+
+
+def _where_it_showed(finding: Finding, look: Look) -> Finding:
+    """Return the finding with its category: a run that stepped did start, and its versions are no more than a circumstance."""
+    if not look.run.has_stepped:
+        return finding
+    is_healthy = look.run.fingerprint.ending.is_healthy
+    return replace(finding, category=Category.SILENT_DISTRIBUTED if is_healthy else Category.STOPPED)
 
 
 def find_missing_rank(look: Look) -> Iterator[Finding]:

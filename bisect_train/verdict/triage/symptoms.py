@@ -283,6 +283,16 @@ BASELINE_SYMPTOMS = frozenset(
 )
 """Names that only a comparison with a healthy run can give; all others a run can also show by itself."""
 
+WIDER_SYMPTOMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "hang_in_init": ("hang",),
+        "hang_in_first_collective": ("hang",),
+        "hang_at_end": ("hang",),
+        "rank_died": ("killed", "crash"),  # as it ended
+    }
+)
+"""Names that take stacks, the log, or the steps that were asked for -> those by which a criterion judges, which has none."""
+
 
 def find(
     symptom: str,

@@ -62,6 +62,8 @@ class Wait:
         pid: process id, as text.
         call: what the user's code had called in torch (`barrier`), or "".
         user: innermost function of the user's code with its file (`save (train.py)`), or "".
+        place: both with folder and line (`barrier (distributed/distributed_c10d.py:9), called from save (repo/train.py:3)`);
+            of a launcher its innermost frame.
         is_in_init: whether it was making the process group.
         is_waiting: whether it waited for others: a collective, the process group, a lock, a socket, a queue.
         is_preparing: whether it was compiling, importing or running another program.
@@ -72,6 +74,7 @@ class Wait:
     pid: str
     call: str = ""
     user: str = ""
+    place: str = ""
     is_in_init: bool = False
     is_waiting: bool = False
     is_preparing: bool = False
@@ -89,6 +92,11 @@ class Wait:
 class _Frame:
     path: str
     function: str
+    line: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.function} ({'/'.join(self.path.split('/')[-2:])}:{self.line})"
 
     @property
     def is_user(self) -> bool:
@@ -101,31 +109,33 @@ def read_waits(stacks: Sequence[tuple[str, str]]) -> tuple[Wait, ...]:
     Args:
         stacks: (file name, text), as a probe's result has them.
     """
-    found = [wait for name, text in stacks if (wait := _read(name, text)) is not None]
+    found = [wait for name, text in stacks if (wait := read_wait(name, text)) is not None]
     ranks = [wait for wait in found if not wait.is_launcher]
     return tuple(sorted(ranks or found, key=lambda wait: (wait.rank, wait.pid)))
 
 
-def _read(name: str, text: str) -> Wait | None:
+def read_wait(name: str, text: str) -> Wait | None:
+    """Return where one process stood; None where its file's name says no rank, or its text has no frame."""
     said = _FILE_NAME.search(name)
     frames = _main_thread(text)
     if said is None or not frames:
         return None
     user = next((frame for frame in frames if frame.is_user), None)
     inner = frames[: frames.index(user)] if user else frames
-    call = _call_of(inner)
-    functions = {frame.function for frame in inner}
-    is_in_init = bool(functions & _INIT_CALLS)
+    is_in_init, is_launcher = any(frame.function in _INIT_CALLS for frame in inner), _is_launcher(frames)
+    frame_of_call = _frame_of_call(inner)
+    call = _name_call(frame_of_call)
     innermost = frames[0]
     return Wait(
         rank=int(said.group(1)),
         pid=said.group(2),
         call="init_process_group" if is_in_init else call,
         user=f"{user.function} ({user.path.rsplit('/', 1)[-1]})" if user else "",
+        place=innermost.place if is_launcher else _say_place(frame_of_call, user),
         is_in_init=is_in_init,
         is_waiting=is_in_init or call in COLLECTIVES or innermost.function in _WAITING_CALLS or _is_distributed(inner),
         is_preparing=any(_PREPARING.search(frame.path) for frame in inner),
-        is_launcher=_is_launcher(frames),
+        is_launcher=is_launcher,
     )
 
 
@@ -139,28 +149,37 @@ def _is_distributed(inner: Sequence[_Frame]) -> bool:
     return any(_DISTRIBUTED.search(frame.path) for frame in inner)
 
 
-def _call_of(inner: Sequence[_Frame]) -> str:
-    """Return the collective, else the outermost call that is no plumbing; a class's own constructor has its file's name."""
-    known = next((frame.function for frame in inner if frame.function in COLLECTIVES), None)
-    if known:
-        return known
+def _frame_of_call(inner: Sequence[_Frame]) -> _Frame | None:
+    """Return the frame of the collective, else that of the outermost call that is no plumbing."""
+    known = next((frame for frame in inner if frame.function in COLLECTIVES), None)
     named = [frame for frame in inner if frame.function not in _PLUMBING and _OWN not in frame.path]
-    if not named:
+    return known or (named[-1] if named else None)
+
+
+def _name_call(frame: _Frame | None) -> str:
+    """Return the function of a call; a class's own constructor has its file's name."""
+    if frame is None:
         return ""
-    outer = named[-1]
-    return f"{outer.function} of {outer.path.rsplit('/', 1)[-1]}" if outer.function == "__init__" else outer.function
+    return f"{frame.function} of {frame.path.rsplit('/', 1)[-1]}" if frame.function == "__init__" else frame.function
+
+
+def _say_place(call: _Frame | None, user: _Frame | None) -> str:
+    return ", called from ".join(frame.place for frame in (call, user) if frame is not None)
 
 
 def _main_thread(text: str) -> list[_Frame]:
-    """Return the frames of the thread that runs the script, innermost first: it ends in `<module>`, else it is the last."""
-    threads: list[list[_Frame]] = []
+    """Return the frames of the thread that runs the script, innermost first: it ends in `<module>`, else it is the last.
+
+    Frames before any thread's head line are a thread, too.
+    """
+    threads: list[list[_Frame]] = [[]]
     for line in text.splitlines():
         if _THREAD.match(line):
             threads.append([])
             continue
         frame = _FRAME.match(line)
-        if frame and threads:
-            threads[-1].append(_Frame(frame.group("path"), (frame.group("function") or "").strip()))
+        if frame:
+            threads[-1].append(_Frame(frame.group("path"), (frame.group("function") or "").strip(), frame.group("line")))
     threads = [thread for thread in threads if thread]
     scripts = [thread for thread in threads if thread[-1].function in ("<module>", "_run_module_as_main", "_run_code")]
     return (scripts or threads or [[]])[-1]

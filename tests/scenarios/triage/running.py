@@ -10,7 +10,8 @@ from typing import Any
 
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.probe import MetricPattern, ProbeResult
-from bisect_train.verdict.triage import Asked, Triage, triage
+from bisect_train.verdict.divergence import Stage
+from bisect_train.verdict.triage import SYMPTOMS, Asked, Category, Triage, triage
 from tests.support.recorded_training import train_recorded
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -40,7 +41,10 @@ class Fault:
         edits: of the program; () where the mistake lies in `settings`.
         ranks: that must be named; None is not looked at.
         step: that must be named; None is not looked at.
-        also: what triage may say besides: what follows from the mistake.
+        also: what triage says besides: what follows from the mistake.
+        perhaps: what it may say besides, as the timing of ranks has it.
+        category: of the finding that leads; None for that of the symptom.
+        stage: that is named; None for that of the symptom.
         needs_baseline: whether the healthy twin is given to triage, too.
         steps: optimizer steps that are asked for, None lets the program end.
         settings: of the faulty run, beside the usual ones.
@@ -54,6 +58,9 @@ class Fault:
     ranks: tuple[int, ...] | None = None
     step: int | None = None
     also: frozenset[str] = frozenset()
+    perhaps: frozenset[str] = frozenset()
+    category: Category | None = None
+    stage: Stage | None = None
     needs_baseline: bool = False
     steps: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -135,11 +142,16 @@ def triage_fault(fault: Fault, run: ProbeResult, healthy: ProbeResult) -> Triage
 
 
 def check_fault(fault: Fault, said: Triage) -> None:
-    """Raise AssertionError unless triage names the symptom of the fault, and nothing that does not follow from it."""
+    """Raise AssertionError unless triage names category, symptom and stage of the fault, and only what follows from it."""
     named = {finding.symptom: finding for finding in said.findings}
     assert fault.symptom in named, f"{fault.planted}: triage says {list(named) or 'nothing'}"
     found = named[fault.symptom]
     assert fault.ranks in (None, found.ranks), found
     assert fault.step in (None, found.step), found
-    rest = named.keys() - {fault.symptom} - fault.also
+    known = SYMPTOMS[fault.symptom]
+    assert found.stage is (fault.stage or known.stage), found
+    assert said.category is (fault.category or known.category), f"{fault.planted}: {said.findings[0]} leads"
+    besides = named.keys() - {fault.symptom}
+    rest = besides - fault.also - fault.perhaps
     assert not rest, f"{fault.planted}: triage says {sorted(rest)} besides: {[named[name].summary for name in rest]}"
+    assert fault.also <= besides, f"{fault.planted}: triage does not say {sorted(fault.also - besides)}"

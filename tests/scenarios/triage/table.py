@@ -3,6 +3,8 @@
 python -m tests.scenarios.triage.table               plants every fault (about ten minutes on two cores)
 python -m tests.scenarios.triage.table NAME ...      only those of these symptoms
 python -m tests.scenarios.triage.table --healthy     counts the alarms on healthy runs in place of that
+
+What tests would not accept is told on standard error.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from bisect_train.core.probe import ProbeResult
 from bisect_train.verdict.triage import Triage
 from tests.scenarios.triage.faults import FAULTS
 from tests.scenarios.triage.healthy import HealthyRuns
-from tests.scenarios.triage.running import NAMES, Fault, run_faulty, run_healthy, triage_fault
+from tests.scenarios.triage.running import NAMES, Fault, check_fault, run_faulty, run_healthy, triage_fault
 
 HEAD = "| symptom | planted | program | needs a baseline | stage | said |\n| --- | --- | --- | --- | --- | --- |"
 _FOLDER = re.compile(r"/\S*/")
@@ -30,7 +32,12 @@ def rows(faults: Sequence[Fault], folder: Path) -> Iterator[str]:
         if fault.needs_baseline and fault.program not in twins:
             twins[fault.program] = run_healthy(folder / f"twin{idx}", fault.program)
         run = run_faulty(folder / f"fault{idx}", fault)
-        yield row_of(fault, triage_fault(fault, run, twins.get(fault.program, run)))
+        said = triage_fault(fault, run, twins.get(fault.program, run))
+        try:
+            check_fault(fault, said)
+        except AssertionError as error:
+            print(f"not as asserted: {error}", file=sys.stderr, flush=True)
+        yield row_of(fault, said)
 
 
 def row_of(fault: Fault, said: Triage) -> str:
