@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from bisect_train.core.changes import DataLink, Variant, digest_of
 from bisect_train.core.fingerprint import Fingerprint
 
-RECORDER_VERSION = "3"
+RECORDER_VERSION = "4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,12 @@ class Rung:
     Attributes:
         steps: optimizer steps after which the probe is stopped; None lets the program finish.
         ranks: processes of one probe.
+        overrides: arguments that this rung alone adds where `{overrides}` stands, such as the accumulation that keeps the batch.
     """
 
     steps: int | None
     ranks: int = 1
+    overrides: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -183,7 +183,9 @@ class Question:
         range: commits.
         command: training command with placeholders.
         settings: how probes run.
-        rung: steps and ranks.
+        rung: steps and ranks of the rung that is worked on.
+        ladder: all rungs, from the cheapest up; () where there is only the one.
+        cpus_follow_ranks: whether a probe has a CPU for each of its ranks, so that another rung takes others.
         metric: the primary metric.
         criterion: how a probe is judged.
         any_change: whether any difference, better or worse, is what is looked for.
@@ -245,6 +247,27 @@ class Question:
     hydra_dir: str = ""
     repeats: bool = False
     symptom: str = ""
+    ladder: tuple[Rung, ...] = ()
+    cpus_follow_ranks: bool = False
+
+    @property
+    def rung_idx(self) -> int:
+        """Place of the rung on the ladder, from 0."""
+        return self.ladder.index(self.rung) if self.rung in self.ladder else 0
+
+    @property
+    def is_last_rung(self) -> bool:
+        """Whether no rung comes after this one."""
+        return self.rung_idx + 1 >= len(self.ladder)
+
+    def at_rung(self, idx: int) -> Question:
+        """Return the question on another rung of its ladder: its steps, ranks and overrides, and CPUs for these ranks."""
+        rung = self.ladder[idx]
+        command = _with_overrides(self.command, self.rung.overrides, rung.overrides)
+        settings = self.settings
+        if self.cpus_follow_ranks:
+            settings = replace(settings, cpus=max(1.0, settings.cpus + rung.ranks - self.rung.ranks))
+        return replace(self, rung=rung, command=command, settings=settings)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""
@@ -262,7 +285,8 @@ class Question:
         kept["priors"] = tuple(data.get("priors", ()))
         kept["fixups"] = tuple(_fixup_of_json(item) for item in data.get("fixups", ()))
         kept["settings"] = _settings_of_json(data["settings"])
-        kept["rung"] = Rung(**data["rung"])
+        kept["rung"] = Rung(**_tuples(data["rung"]))
+        kept["ladder"] = tuple(Rung(**_tuples(item)) for item in data.get("ladder", ()))
         kept["metric"] = Metric(**data["metric"])
         kept["criterion"] = Criterion(data["criterion"])
         kept["env"] = tuple((pair[0], pair[1]) for pair in data["env"])
@@ -278,6 +302,14 @@ class Question:
 
 def _fixup_of_json(data: dict[str, Any]) -> Fixup:
     return Fixup(data["path"], data["text"], tuple((path, mode, text) for path, mode, text in data["base"]))
+
+
+def _with_overrides(command: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command with the overrides of one rung, which stand right before `{overrides}`, replaced by another's."""
+    if old == new or "{overrides}" not in command:
+        return command
+    at = command.index("{overrides}")
+    return (*command[: at - len(old)], *new, *command[at:])
 
 
 def _tuples(data: dict[str, Any]) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class EndRules:
 
     `repeats_known`: runs were seen to repeat bitwise by the bisection that this one is a part of; they are not repeated again.
     `symptom`: name of the symptom of triage that was asked about, or "".
+    `level_share`: share of the error that this rung may spend; all rungs of a ladder together spend 1.
     """
 
     metric: Metric
@@ -110,3 +111,4 @@ class EndRules:
     has_judge: bool = False
     repeats_known: bool = False
     symptom: str = ""
+    level_share: float = 1.0

@@ -8,6 +8,9 @@ the metric?). Looks and their error, together about 1 %; p counts twice where a 
     8 + 8 seeds   permutation p <= 0.0025, or, where seeds move both ends alike, sign-flip p of the pairs <= 1/256
     max seeds     permutation p <= 0.0025, when more than 8 were allowed
 
+On a ladder of several rungs all of these levels are multiplied by the rung's share of the error, and every look but the first
+takes one more seed for each halving, which is what complete separation, or pairs that all agree, need to reach it.
+
 A look takes the first n seeds of each end, and the first look that decides is final: what comes in later, or in another
 order, changes nothing. "No worsening" has an error of its own, 5 % over its looks (0.01 at 5 seeds, the rest at the last).
 
@@ -16,8 +19,10 @@ Where the bad end fails (crash, out-of-memory, timeout, non-finite metric) or a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion
@@ -237,12 +242,21 @@ def _prove_by_looks(good: Sequence[Observation], bad: Sequence[Observation], see
 
 
 def _looks_of(rules: EndRules) -> list[int]:
-    max_seeds = max(FIRST_LOOK, rules.max_seeds)
-    return sorted({max_seeds, *(look for look in (FIRST_LOOK, SECOND_LOOK, THIRD_LOOK) if look <= max_seeds)})
+    more = _num_more(rules)
+    max_seeds = max(FIRST_LOOK, rules.max_seeds + (more if rules.max_seeds >= THIRD_LOOK else 0))
+    return sorted({max_seeds, *(look for look in (FIRST_LOOK, SECOND_LOOK + more, THIRD_LOOK + more) if look <= max_seeds)})
+
+
+def _num_more(rules: EndRules) -> int:
+    """Return how many more seeds a look takes on a rung that may spend only a share of the error: one for each halving."""
+    return max(0, math.ceil(-math.log2(rules.level_share) - 1e-9))
 
 
 def _same_error(look: int, looks: Sequence[int]) -> float:
-    """Return the error that a look may spend on "no worsening that counts"; all looks together spend SAME_ERROR."""
+    """Return the error that a look may spend on "no worsening that counts"; all looks together spend SAME_ERROR.
+
+    Only the last rung of a ladder says so, so its rungs share nothing of it.
+    """
     if look < looks[-1]:
         return SAME_ERROR_EARLY if look >= SECOND_LOOK else 0.0
     return SAME_ERROR - SAME_ERROR_EARLY * sum(early >= SECOND_LOOK for early in looks[:-1])
@@ -256,12 +270,13 @@ def _look_at(part: Replicates, rules: EndRules, *, same_error: float) -> Ends:
     num_sides = 2 if rules.any_change else 1
     worse = sign * ends.gap
     differences = [sign * value for value in differences_of(part.good, part.bad)]
-    p_value = _look_p(low, high, ends.spread, num_sides=num_sides, differences=differences)
+    look = partial(_look_p, spread=ends.spread, num_sides=num_sides, share=rules.level_share, num_more=_num_more(rules))
+    p_value = look(low, high, differences=differences)
     if p_value is not None and worse > 0 and worse >= ends.min_effect:
         reason = f"{len(low)} + {len(high)} seeds lie {worse / ends.spread:.1f} seed sd apart" if ends.spread else "no overlap"
         return with_pairs(replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=reason), rules.metric)
     negated = [[-value for value in group] for group in (low, high, differences)]
-    mirrored = _look_p(negated[0], negated[1], ends.spread, num_sides=num_sides, differences=negated[2])
+    mirrored = look(negated[0], negated[1], differences=negated[2])
     if mirrored is not None and -worse >= ends.min_effect:
         return replace(ends, status=EndsStatus.BETTER, p_value=mirrored, reason="the bad end is better than the good end")
     if same_error == 0.0:
@@ -283,22 +298,32 @@ def _runs_of_look(
     return _missing_runs(good, bad, rules, num_good=nums[0], num_bad=nums[1])
 
 
-def _look_p(low: list[float], high: list[float], spread: float, *, num_sides: int, differences: list[float]) -> float | None:
+def _look_p(
+    low: list[float],
+    high: list[float],
+    *,
+    spread: float,
+    num_sides: int,
+    differences: list[float],
+    share: float = 1.0,
+    num_more: int = 0,
+) -> float | None:
     """Return the p value if a look at these values separates them (high is worse), else None."""
     num = min(len(low), len(high))
     gap = summarise(high).mean - summarise(low).mean
     if gap >= FAR_GAP_SD * spread > 0:
         statistic = gap / (spread * (1 / len(low) + 1 / len(high)) ** 0.5)
         p_value = num_sides * t_upper_tail(statistic, len(low) + len(high) - 2)
-        if p_value <= FAR_LEVEL:
+        if p_value <= FAR_LEVEL * share:
             return p_value
-    if num < SECOND_LOOK:
+    second, third = SECOND_LOOK + num_more, THIRD_LOOK + num_more
+    if num < second:
         return None
-    if num >= THIRD_LOOK and len(differences) == num <= MAX_FLIPS:
+    if num >= third and len(differences) == num <= MAX_FLIPS:
         p_value = num_sides * sign_flip_p(differences)
-        return p_value if p_value <= (PAIRED_LEVEL if num == THIRD_LOOK else THIRD_LEVEL) else None
+        return p_value if p_value <= share * (PAIRED_LEVEL if num == third else THIRD_LEVEL) else None
     p_value = num_sides * permutation_p(low, high)
-    return p_value if p_value <= (SECOND_LEVEL if num < THIRD_LOOK else THIRD_LEVEL) else None
+    return p_value if p_value <= share * (SECOND_LEVEL if num < third else THIRD_LEVEL) else None
 
 
 def _bound_of(seen: Replicates, *, level: float) -> float | None:

@@ -113,8 +113,8 @@ def _prove_rates(good: Sequence[Observation], bad: Sequence[Observation], ends: 
         ends = replace(ends, is_flaky=True, good_counts=good_counts, bad_counts=bad_counts, gap=gap)
         said = f"the bad end fails in {bad_counts[0]} of {look} runs, the good end in {good_counts[0]} of {look}"
         p_value = fisher_p(bad_counts, good_counts)
-        if p_value <= RATE_LEVEL:
+        if p_value <= RATE_LEVEL * rules.level_share:
             return replace(ends, status=EndsStatus.SEPARATED, p_value=p_value, reason=said)
-        if fisher_p(good_counts, bad_counts) <= RATE_LEVEL:
+        if fisher_p(good_counts, bad_counts) <= RATE_LEVEL * rules.level_share:
             return replace(ends, status=EndsStatus.BETTER, reason=said)
     return replace(ends, status=EndsStatus.FLAKY, reason=f"{said}: too few to tell their rates apart")

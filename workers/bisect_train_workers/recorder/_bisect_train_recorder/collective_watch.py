@@ -1,7 +1,8 @@
 """Sees the collective calls that the program makes itself, as they begin: a call that hangs is the last one recorded.
 
 Calls are counted where the python functions of `torch.distributed` are entered, and none is added. What DDP starts from
-C++ is unseen, and so are point-to-point calls, which differ between ranks by their nature.
+C++ is unseen. Point-to-point calls differ between ranks by their nature: of them only a rank's first is told, since ranks that
+make any may share data rightly, or call different things.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ TENSOR_OF_CALL: Dict[str, Optional[str]] = {
     "gather_object": None,
     "scatter_object_list": None,
 }
+POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
 
 
 class CollectiveLog:
@@ -79,6 +81,10 @@ class CollectiveLog:
         if is_new or self._num_calls < MAX_EVENTS:
             self._write(name, shape=shape, dtype=dtype, ranks=ranks, is_async=bool(call.get("async_op")))
         self._num_calls += 1
+
+    def note_point_to_point(self, name: str) -> None:
+        """Event point_to_point, of the first such call; it is neither counted nor digested."""
+        self._session.event("point_to_point", op=name)
 
     def _write(self, name: str, *, shape: Any, dtype: Any, ranks: Any, is_async: bool) -> None:
         """Event collective."""
@@ -127,6 +133,31 @@ def _watched(name: str, original: Any, inside: Any, *, note: Any, is_compiling: 
             return original(*args, **kwargs)
         finally:
             inside.is_noted = False
+
+    return call
+
+
+def watch_point_to_point(distributed: Any, note: Callable[[str], None], is_compiling: Callable[[], bool]) -> None:
+    """Replace torch's functions of POINT_TO_POINT by such as note the first call of them all.
+
+    They stay replaced after it: torch compares `isend` and `irecv` by identity with what a program took hold of.
+    """
+    noted: List[str] = []
+    for name in POINT_TO_POINT:
+        original = getattr(distributed, name, None)
+        if original is not None:
+            replace_in_torch(name, original, _noted_once(name, original, noted, note=note, is_compiling=is_compiling))
+
+
+def _noted_once(name: str, original: Any, noted: List[str], *, note: Any, is_compiling: Any) -> Any:
+    """Return the function preceded by a note unless there was one."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not noted and not is_compiling():
+            noted.append(name)
+            note(name)
+        return original(*args, **kwargs)
 
     return call
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional
 
 from . import loss_watch, seed_start
 from .checkpoint_watch import CheckpointWatch
-from .collective_watch import replace_in_torch, watch_collectives
+from .collective_watch import replace_in_torch, watch_collectives, watch_point_to_point
 from .first_batch import describe_first_batch, is_capturing
 from .import_audit import record_imports
 from .inputs import first_values, tensor_inputs
@@ -123,8 +123,9 @@ class TorchHooks:
         """Note the collective calls that the program makes, where this torch has any."""
         distributed = self._torch.distributed
         if distributed.is_available():
-            note = self._steps.timed(self._steps.collectives.note)
-            watch_collectives(distributed, note, is_compiling_function(self._torch))
+            timed, log, is_compiling = self._steps.timed, self._steps.collectives, is_compiling_function(self._torch)
+            watch_collectives(distributed, timed(log.note), is_compiling)
+            watch_point_to_point(distributed, timed(log.note_point_to_point), is_compiling)
 
     def _install_optimizer_hooks(self) -> None:
         """Register torch's official global optimizer hooks (the name torch.optim.optimizer is deleted)."""
