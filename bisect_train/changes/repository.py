@@ -188,6 +188,11 @@ def _with_mirror(git_dir: Path, common_dir: Path, root: Path, is_bare: bool, *, 
     return Repository(root, key, git_dir, common_dir, is_bare, home, mirror, shallow, is_partial)
 
 
+def common_dir_of(path: Path) -> Path:
+    """Return the git directory that all worktrees of a repository share; makes nothing. Raises InputError: there is none."""
+    return _discover(path)[1]
+
+
 def _key_of(common_dir: Path) -> str:
     name = common_dir.parent.name if common_dir.name == ".git" else common_dir.stem
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "repository"

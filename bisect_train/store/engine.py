@@ -89,6 +89,16 @@ class Database:
         """Close all connections."""
         self._engine.dispose()
 
+    def vacuum(self) -> None:
+        """Give the space of removed rows back to the disk; it cannot be done inside a transaction."""
+        with self.guard():
+            raw = self._engine.raw_connection()
+            try:
+                raw.cursor().execute("VACUUM")
+                raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                raw.close()
+
     def _bring_up_to_date(self, create_lock: Path) -> None:
         with self._engine.begin() as connection:
             if self._is_current(connection):

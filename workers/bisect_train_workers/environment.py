@@ -21,7 +21,7 @@ _LEFT_OUT = ("RAY_", "BISECT_TRAIN_", "GIT_")
 _LEFT_OUT_NAMES = frozenset(
     ["PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "OLDPWD", "SPT_NOENV"]  # the last is Ray's
 )
-_RAY_CODE = "/runtime_resources/"
+RAY_CODE = "/runtime_resources/"
 """In the paths that Ray adds to PYTHONPATH for our own code."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _PRIVATE_CACHES = {
@@ -127,7 +127,7 @@ def clean_environment(base: Mapping[str, str]) -> dict[str, str]:
 
 def _python_path(given: str, redirect_from: str, folders: ProbeFolders, *, overlay: Path | None) -> str:
     """Return PYTHONPATH: recorder, overlay, then what was given; entries in the user's repository point to the checkout."""
-    kept = [entry for entry in given.split(os.pathsep) if entry and _RAY_CODE not in entry]
+    kept = [entry for entry in given.split(os.pathsep) if entry and RAY_CODE not in entry]
     entries = [_redirect(entry, redirect_from, folders.checkout) for entry in kept]
     return os.pathsep.join([str(folders.recorder), *([str(overlay)] if overlay else []), *entries])
 

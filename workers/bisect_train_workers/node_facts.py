@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bisect_train.core.changes import digest_of
 from bisect_train.core.probe import RunSettings
-from bisect_train_workers.environment import clean_environment
+from bisect_train_workers.environment import RAY_CODE, clean_environment
 
 _VECTOR_LEVELS = (
     ("avx512", ("avx512f", "avx512bw", "avx512vl")),
@@ -19,9 +23,31 @@ _VECTOR_LEVELS = (
     ("sve", ("sve",)),
     ("neon", ("asimd",)),
 )
+_FINER_LEVELS = ("avx512_bf16", "avx512_fp16", "avx512_vnni", "avx_vnni", "amx_bf16", "bf16", "i8mm", "sve2")
+"""Instructions beyond a level for which oneDNN and others have kernels of their own; clouds hide them behind one model name."""
+
+_CHOOSES_NUMBERS = re.compile(
+    r"ATEN_CPU_CAPABILITY|(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|DNNL|ONEDNN|NPY)_\w+|(CUBLAS|CUDNN|ROCBLAS|HIPBLASLT|MIOPEN)\w*"
+    r"|NVIDIA_TF32_OVERRIDE|HSA_OVERRIDE_GFX_VERSION|NCCL_(ALGO|PROTO|NTHREADS|NVLS_ENABLE|P2P_DISABLE|(MIN|MAX)_\w*CHANNELS)"
+    r"|TORCH_(ALLOW_TF32\w+|BLAS_\w+|COMPILE_\w+|CUDNN\w*|USE_\w+)|TORCHINDUCTOR_\w+|TORCHDYNAMO_\w+|PYTORCH_(JIT|TUNABLEOP)\w*"
+    r"|XLA_FLAGS|LD_PRELOAD|LD_LIBRARY_PATH|DYLD_\w+|PYTHONHOME|PYTHONOPTIMIZE"
+)
+"""Variables by which libraries choose kernels, threads or precision, and those that decide which libraries are loaded."""
+_NO_NUMBERS = re.compile(r"\w*(VERBOSE|DEBUG|DISPLAY_ENV|CACHE_DIR|LOG\w*)|(OMP|MKL)_NUM_THREADS|TORCHINDUCTOR_COMPILE_THREADS")
+"""Of these the ones that change no number, and the ones that each probe gets anew."""
+
 _LIST_DISTRIBUTIONS = """
-import hashlib, importlib.metadata as metadata, json, sys
+import hashlib, importlib.metadata as metadata, json, os, platform, sys
 own = sys.argv[1]
+def content_of(found):
+    lines = (found.read_text("RECORD") or "").splitlines()
+    kept = [line for line in lines if not line.startswith("../") and ".dist-info/" not in line and ",sha256=" in line]
+    return hashlib.sha256("\\n".join(sorted(kept)).encode()).hexdigest()[:12] if kept else ""
+def origin_of(text):
+    try:
+        return str((json.loads(text).get("vcs_info") or {}).get("commit_id", ""))
+    except ValueError:
+        return ""
 torch, items = "none", set()
 for found in metadata.distributions():
     name = (found.metadata["Name"] or "").lower().replace("_", "-")
@@ -30,11 +56,16 @@ for found in metadata.distributions():
     url = found.read_text("direct_url.json") or ""
     if own and ("file://" + own) in url:
         continue
-    items.add(name + "==" + str(found.version))
+    items.add("%s==%s %s %s" % (name, found.version, content_of(found), origin_of(url)))
     if name == "torch":
         torch = found.version
+try:  # conda's libraries (MKL, cuDNN) are no distributions of python
+    items.update("conda " + name for name in os.listdir(os.path.join(sys.prefix, "conda-meta")) if name.endswith(".json"))
+except OSError:
+    pass
 digest = hashlib.sha256("\\n".join(sorted(items)).encode()).hexdigest()[:12]
-print(json.dumps({"python": sys.version.split()[0], "torch": torch, "digest": digest}))
+libc = " ".join(platform.libc_ver()).strip()
+print(json.dumps({"python": sys.version.split()[0], "torch": torch, "digest": digest, "libc": libc}))
 """
 _LIMIT_S = 60.0
 
@@ -60,7 +91,7 @@ def count_cpus() -> int:
 
 def find_node_facts(settings: RunSettings) -> NodeFacts:
     """Return the facts of this node for probes with these settings."""
-    hardware = ", ".join([_cpu_model(), _vector_level(), *(_gpu_names() if settings.gpus else [])])
+    hardware = ", ".join([_cpu_model(), _vector_level(), *(_gpu_names(settings.gpus) if settings.gpus else [])])
     asked = [settings.python, "-c", _LIST_DISTRIBUTIONS]
     asked.append(os.path.realpath(settings.redirect_from) if settings.redirect_from else "")
     try:
@@ -71,7 +102,21 @@ def find_node_facts(settings: RunSettings) -> NodeFacts:
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         return NodeFacts(hardware, error=f"the interpreter {settings.python} cannot be used: {said[-1] if said else error}")
-    return NodeFacts(hardware, f"python {seen['python']}, torch {seen['torch']}, packages {seen['digest']}")
+    parts = [f"python {seen['python']}", f"torch {seen['torch']}", f"packages {seen['digest']}", seen["libc"]]
+    return NodeFacts(hardware, ", ".join(part for part in [*parts, name_settings(os.environ)] if part))
+
+
+def name_settings(environ: Mapping[str, str]) -> str:
+    """Return a short name for the inherited variables that change numbers, "" where none is set; without what Ray adds."""
+    chosen = {
+        name: value
+        for name, value in clean_environment(environ).items()
+        if value and _CHOOSES_NUMBERS.fullmatch(name) and not _NO_NUMBERS.fullmatch(name)
+    }
+    entries = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry and RAY_CODE not in entry]
+    if entries:
+        chosen["PYTHONPATH"] = os.pathsep.join(entries)
+    return f"settings {digest_of(chosen)[:8]}" if chosen else ""
 
 
 def _cpu_lines() -> dict[str, str]:
@@ -91,13 +136,20 @@ def _cpu_model() -> str:
 
 
 def _vector_level() -> str:
-    """Return the widest vector instructions: torch chooses its kernels by them."""
+    """Return the widest vector instructions, and finer ones: torch and its libraries choose their kernels by them."""
     lines = _cpu_lines()
     flags = set((lines.get("flags") or lines.get("Features") or "").split())
-    return next((name for name, needed in _VECTOR_LEVELS if flags.issuperset(needed)), platform.machine())
+    level = next((name for name, needed in _VECTOR_LEVELS if flags.issuperset(needed)), platform.machine())
+    return " ".join([level, *(name.removeprefix("avx512_") for name in _FINER_LEVELS if name in flags)])
 
 
-def _gpu_names() -> list[str]:
+def _gpu_names(gpus: float) -> list[str]:
+    """Return the models of the node's GPUs with their driver, and how many a probe sees where that is more than one."""
+    names = _ask_gpu_names()
+    return [*names, f"{math.ceil(gpus)} per probe"] if gpus > 1 else names
+
+
+def _ask_gpu_names() -> list[str]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, timeout=_LIMIT_S, check=True, text=True)

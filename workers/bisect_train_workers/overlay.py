@@ -30,7 +30,7 @@ __all__ = ["Overlay", "PackageRequest", "hold_overlay", "overlay_shelf"]
 
 MAX_BYTES = 20 * 2**30
 """What the overlays of a node may hold together."""
-_FACTS = "overlay.json"
+FACTS = "overlay.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def hold_overlay(home: NodeHome, request: PackageRequest) -> Iterator[Overlay]:
         _fill(draft, request, inherited, lock_fd=lock_fd)
 
     with overlay_shelf(home).hold(_key(request, inherited), fill) as item:
-        facts = json.loads((item.path / _FACTS).read_text(encoding="utf-8"))
+        facts = json.loads((item.path / FACTS).read_text(encoding="utf-8"))
         yield Overlay(
             path=item.path / "site-packages",
             digest=facts["digest"],
@@ -108,5 +108,5 @@ def _fill(draft: Path, request: PackageRequest, inherited: Inherited, *, lock_fd
         "packages": [f"{item.name}=={item.version}" for item in laid],
         "warnings": overlay_check.find_broken(laid, inherited),
     }
-    (draft / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    (draft / FACTS).write_text(json.dumps(facts), encoding="utf-8")
     make_read_only(site)

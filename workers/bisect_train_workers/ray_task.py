@@ -13,6 +13,7 @@ from bisect_train_workers.node import find_node_home
 from bisect_train_workers.node_facts import NodeFacts, find_node_facts
 from bisect_train_workers.probe_task import NodeTrouble, TaskContext, run_probe
 from bisect_train_workers.program import Coordinator
+from bisect_train_workers.upkeep import bound_node
 
 
 def run_probe_task(
@@ -33,6 +34,8 @@ def run_probe_task(
         return data
 
     yield from run_probe(job, TaskContext(home, tuple(pack_refs), load_pack, coordinator))
+    if coordinator is None:  # on a cluster nobody else comes by; at home the coordinator does it once all probes have ended
+        bound_node(home)
 
 
 def find_facts_task(settings: RunSettings) -> NodeFacts:

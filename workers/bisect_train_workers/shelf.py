@@ -66,13 +66,40 @@ class Shelf:
         finally:
             os.close(fd)  # not LOCK_UN: children that inherited it go on holding it
 
-    def prune(self) -> list[str]:
-        """Remove the items that were not used for longest until the rest fits; returns the removed keys."""
+    def list_keys(self) -> list[str]:
+        """Return the keys of the finished items."""
         if not self.folder.is_dir():
             return []
-        for leftover in [*self.folder.glob("*.draft"), *self.folder.glob("*.gone")]:
-            _remove_leftover(leftover)
-        sizes = {path: _num_bytes(path) for path in self.folder.iterdir() if path.is_dir() and not path.suffix}
+        return sorted(path.name for path in self.folder.iterdir() if path.is_dir() and not path.suffix)
+
+    def last_use_s(self, key: str) -> float:
+        """Return when an item was used last, seconds since the epoch; 0 where that is unknown."""
+        return _last_use_t(self.folder / key)
+
+    def is_held(self, key: str) -> bool:
+        """Return whether anyone uses an item."""
+        lock = try_lock((self.folder / key).with_suffix(".use"))
+        if lock is not None:
+            lock.release()
+        return lock is None
+
+    def remove(self, key: str) -> bool:
+        """Remove an item, and return whether that was possible: not one that is used."""
+        path = self.folder / key
+        return path.is_dir() and _remove_unused(path)
+
+    def leftovers(self) -> list[Path]:
+        """Return the folders that killed processes left: half made, or half removed. They may belong to living ones."""
+        return sorted([*self.folder.glob("*.draft"), *self.folder.glob("*.gone")])
+
+    def sweep(self) -> list[Path]:
+        """Remove the leftovers that nobody works on; returns them."""
+        return [path for path in self.leftovers() if _remove_leftover(path)]
+
+    def prune(self) -> list[str]:
+        """Remove the items that were not used for longest until the rest fits; returns the removed keys."""
+        self.sweep()
+        sizes = {self.folder / key: _num_bytes(self.folder / key) for key in self.list_keys()}
         total, removed = sum(sizes.values()), []
         for path in sorted(sizes, key=_last_use_t):
             if total <= self.max_bytes:
@@ -140,13 +167,15 @@ def _remove_unused(path: Path) -> bool:
         lock.release()
 
 
-def _remove_leftover(folder: Path) -> None:
+def _remove_leftover(folder: Path) -> bool:
     """Remove what a killed process left; nobody makes or removes that item while we hold both of its locks."""
     locks: list[HeldLock] = []
     for suffix in (".use", ".build"):
         lock = try_lock(folder.with_suffix(suffix))
         locks += [lock] if lock else []
-    if len(locks) == 2 and folder.exists():
+    is_free = len(locks) == 2 and folder.exists()
+    if is_free:
         remove_folder(folder)
     for lock in locks:
         lock.release()
+    return is_free

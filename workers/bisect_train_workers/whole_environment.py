@@ -39,6 +39,11 @@ class WholeEnvironment:
     lock_fd: int
 
 
+def environment_shelf(home: NodeHome, max_bytes: int = MAX_BYTES) -> Shelf:
+    """Return where a node keeps its environments; the ones not used for longest go when they hold more than `max_bytes`."""
+    return Shelf(home.path / "environments", max_bytes)
+
+
 @contextlib.contextmanager
 def hold_environment(home: NodeHome, request: PackageRequest) -> Iterator[WholeEnvironment]:
     """Yield the environment of a request, built if need be; it is not removed while it is held.
@@ -57,7 +62,7 @@ def hold_environment(home: NodeHome, request: PackageRequest) -> Iterator[WholeE
 
     files = local_inputs(request.requirements, request.find_links)
     key = digest_of([sorted(request.requirements), files, request.origin_options, request.python, base.interpreter])
-    with Shelf(home.path / "environments", MAX_BYTES).hold(key, fill) as item:
+    with environment_shelf(home).hold(key, fill) as item:
         python = str(item.path / "env/bin/python")
         yield WholeEnvironment(python, find_inherited(python).identity, item.lock_fd)
 
