@@ -31,24 +31,26 @@ def start_session(settings_path: str, channel: str) -> Session:
 
 
 def _install_process_parts(session: Session) -> None:
-    """Stack dumps on SIGUSR1, and imports redirected to the checkout."""
-    from . import process_setup, redirect
+    """Stack dumps on SIGUSR1, imports redirected to the checkout, and what stands in for modules that are missing."""
+    from . import process_setup, redirect, stand_ins
 
     session.guarded(process_setup.register_stack_dump)(session.record_path("stacks-rank", ".txt"))
     settings = session.settings
     if settings.redirect_from and settings.root:
         session.guarded(redirect.redirect_imports)(settings.redirect_from, settings.root)
+    if settings.stubs:
+        session.guarded(stand_ins.install)(session)
 
 
 def _install_exit_parts(session: Session) -> None:
     """Exceptions, exit code and the last lines of the file."""
-    from . import failures, import_audit, outside_files
+    from . import failures, files_read, import_audit, outside_files
 
     watch = failures.FailureWatch(session)
     session.guarded(watch.install)()
     session.guarded(outside_files.install)(session)
-    audits = [session.guarded(import_audit.record_imports), session.guarded(outside_files.record_outside_files)]
-    atexit.register(_finish, session, watch, audits)
+    audits = [import_audit.record_imports, outside_files.record_outside_files, files_read.record_files_read]
+    atexit.register(_finish, session, watch, [session.guarded(audit) for audit in audits])
 
 
 def _finish(session: Session, watch: Any, audits: Any) -> None:
@@ -63,7 +65,7 @@ def _finish(session: Session, watch: Any, audits: Any) -> None:
 
 def _install_import_parts(session: Session) -> None:
     """Seeds and torch hooks, each right after the program imports the module concerned."""
-    from . import seed_shift, seed_start
+    from . import cuda_as_cpu, seed_shift, seed_start
     from .import_hook import ImportHook
 
     hook = ImportHook(session)
@@ -72,6 +74,8 @@ def _install_import_parts(session: Session) -> None:
         hook.after("random", seed_start.seed_random)
         hook.after("numpy.random", seed_start.seed_numpy)
     hook.after("numpy", _record_numpy)
+    if cuda_as_cpu.NAME in session.settings.shims:  # before whatever watches torch, so that this sees what the program does
+        cuda_as_cpu.install(hook)
     hook.after("torch", _install_torch_parts)
     if session.settings.seed_shift:
         seed_shift.install(session, hook)

@@ -23,6 +23,7 @@ class OpenStep:
     __slots__ = (
         *("torch", "step_idx", "losses", "clip_norms", "fires", "num_real_fires", "is_skipped", "autocast", "batch"),
         *("ended_at", "t", "step_s", "self_s", "checks", "param_sq_parts", "param_bits"),
+        *("ended_cpu_s", "step_cpu_s", "ended_mark", "started_mark"),
         *("moved_parts", "num_sampled", "triage", "value_keys", "values"),
     )
 
@@ -40,6 +41,10 @@ class OpenStep:
         self.ended_at: Optional[float] = None
         self.t: Optional[float] = None
         self.step_s: Optional[float] = None
+        self.ended_cpu_s: Optional[float] = None  # CPU time when it ended
+        self.step_cpu_s: Optional[float] = None
+        self.started_mark: Any = None  # in the device's stream, where the step before ended
+        self.ended_mark: Any = None
         self.self_s = 0.0
         self.checks: Dict[str, str] = {}
         self.param_sq_parts: List[Number] = []
@@ -50,7 +55,7 @@ class OpenStep:
         self.value_keys: List[Any] = []
         self.values: List[Any] = []  # of the first micro-batch: one flat tensor per key
 
-    def text(self, memory: Any, plain: PlainText) -> str:
+    def text(self, memory: Any, plain: PlainText, device: Any) -> str:
         """Return the line, in the contract's order, without its last keys and brace."""
         fires = self.fires
         self._bring_to_host()
@@ -65,12 +70,18 @@ class OpenStep:
         is_skipped = self.is_skipped or any(fire.scaling[1] for fire in fires)
         return (
             f'{{"type": "step", "step": {self.step_idx}, "step_s": {number_text(self.step_s)}, "t": {self.t!r}, '
+            f'"step_cpu_s": {number_text(self.step_cpu_s)}, {self._device_text(device)}'
             f'"micro": {micro}, "loss": {loss}, "grad_sq": {number_text(grad_sq)}, '
             f'"grad_norm": {number_text(grad_norm)}, "clip_norm": {clip_norm}, '
             f'{self._rare_text()}"lr": {plain.of_rates(lrs)}, "batch_hash": {batch_hash}, '
             f'"rss_mib": {memory.rss_text()}, "cuda_mib": {number_text(memory.cuda_mib())}, '
             f"{plain.of(fires, self.autocast, is_skipped, self.num_real_fires)}"
         )
+
+    def _device_text(self, device: Any) -> str:
+        """Return the time on the device's clock, with a comma behind; "" where it is not known."""
+        step_cuda_s = device.between_s(self.started_mark, self.ended_mark)
+        return "" if step_cuda_s is None else f'"step_cuda_s": {step_cuda_s!r}, '
 
     def _rare_text(self) -> str:
         """Return what few steps have, with a comma behind: several clippings, checksums, what triage asks for."""

@@ -1,4 +1,4 @@
-"""Lists the files outside the checkout that the program wrote or read.
+"""Lists the files outside the checkout that the program wrote or read, and takes down what `files_read` needs.
 
 A file that one probe leaves there and another reads poisons evidence: a token cache under the home
 folder, say. Python's audit events name every file that python code opens; libraries that open
@@ -16,10 +16,22 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 MAX_PATHS = 200
 """How many paths are kept of each kind."""
+MAX_OPENED = 20_000
+"""How many opened files and listed folders are kept, wherever they lie."""
 
 _DEVICES = ("/dev", "/proc", "/sys")
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc")
 _NEW_NAMES = frozenset(["os.rename", "os.link", "os.symlink"])  # their second argument is what they make
+_LISTS = frozenset(["os.listdir", "os.scandir"])
+_STARTS = frozenset(
+    [
+        *("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"),
+        *("os.startfile", "pty.spawn", "_posixsubprocess.fork_exec"),
+    ]
+)
+_WATCHED = _NEW_NAMES | _LISTS | _STARTS | {"open", "sqlite3.connect", "ctypes.dlopen"}
+# they look for names of modules and installed packages in a folder, whatever else lies there
+_SEARCHERS = ("<frozen importlib._bootstrap_external>", "/importlib/metadata/__init__.py", "/importlib/metadata.py")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 _watch: Optional["OutsideFiles"] = None
@@ -29,12 +41,24 @@ _hook: Any = None
 class OutsideFiles:
     """Collects absolute paths as they were opened; what is only known later is decided in `found`."""
 
-    def __init__(self, private: List[str]) -> None:
-        """Collect what lies under none of the `private` folders, which are the probe's own."""
+    def __init__(self, private: List[str], root: str) -> None:
+        """Collect what lies under none of the `private` folders, which are the probe's own; `root` is the checkout."""
         self.private = _as_prefixes([*private, *_DEVICES])
         self.known = _as_prefixes([sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *_SYSTEM])
+        here = _as_prefixes([root])
+        elsewhere = (*self.known, "/dev/", "/proc/", "/sys/")
+        self.ignored = tuple(prefix for prefix in elsewhere if not any(form.startswith(prefix) for form in here))
         self.written: Set[str] = set()
         self.read: Set[str] = set()
+        self.opened: Set[str] = set()  # this and the next: for `files_read`, anywhere but in python's own folders
+        self.listed: Set[str] = set()
+        self.searched: Set[str] = set()  # listed by imports
+        self.loaded: Set[str] = set()  # native libraries
+        self.doubts: Set[str] = set()
+
+    def num_read(self) -> int:
+        """Return a number that grows with whatever `files_read` would tell."""
+        return len(self.opened) + len(self.listed) + len(self.searched) + len(self.loaded) + len(self.doubts)
 
     def found(self) -> Dict[str, List[str]]:
         """Return what is there now, sorted: `written` files and folders, `read` files.
@@ -55,7 +79,7 @@ def install(session: Any) -> None:
     settings = session.settings
     if settings.root is None or _watch is not None:
         return
-    _watch = OutsideFiles([settings.root, settings.out, *_probe_folders(settings.out), *_temporary_folders()])
+    _watch = OutsideFiles([settings.root, settings.out, *_probe_folders(settings.out), *_temporary_folders()], settings.root)
     _hook = _make_hook(session, _watch)
     sys.addaudithook(_hook)
 
@@ -64,6 +88,11 @@ def record_outside_files(session: Any) -> None:
     """Event outside_files; a later one replaces an earlier one."""
     if _watch is not None:
         session.event("outside_files", **_watch.found())
+
+
+def current() -> Optional[OutsideFiles]:
+    """Return what watches, None where nothing does."""
+    return _watch
 
 
 def note_saved(path: Any) -> None:
@@ -79,22 +108,46 @@ def _make_hook(session: Any, watch: OutsideFiles) -> Any:
     each frame once (and leaves this one alone, as it finds no tensor in it).
     """
     private, known, written, read = watch.private, watch.known, watch.written, watch.read
-    new_names, to_text, working_folder = _NEW_NAMES, os.fspath, os.getcwd
+    opened, listed, searched, loaded, doubts = watch.opened, watch.listed, watch.searched, watch.loaded, watch.doubts
+    ignored = watch.ignored
+    watched, new_names, lists, starts, searchers = _WATCHED, _NEW_NAMES, _LISTS, _STARTS, _SEARCHERS
+    to_text, working_folder, frame_of, read_link = os.fspath, os.getcwd, sys._getframe, os.readlink
 
     def hook(event: str, args: Tuple[Any, ...]) -> None:
-        if event != "open" and event not in new_names and event != "sqlite3.connect":
+        if event not in watched:
             return
         try:
             if session.is_fork:
                 return
-            is_written = is_read = event == "sqlite3.connect"
+            if event in starts:
+                if len(doubts) < MAX_PATHS:
+                    doubts.add(f"{event} {args[0]}" if event == "subprocess.Popen" else event)
+                return
             path = args[0]
+            if event == "ctypes.dlopen":
+                if isinstance(path, str):
+                    loaded.add(path)
+                return
+            if event in lists:
+                if isinstance(path, int):
+                    path = read_link(f"/proc/self/fd/{path}")
+                path = to_text(path) if path is not None else "."
+                if isinstance(path, bytes):
+                    path = path.decode("utf-8", "surrogateescape")
+                if path[:1] != "/":
+                    path = working_folder() + "/" + path
+                if len(opened) < MAX_OPENED and not path.startswith(ignored):
+                    (searched if frame_of(1).f_code.co_filename.endswith(searchers) else listed).add(path)
+                return
+            is_written = is_read = event == "sqlite3.connect"
             if event == "open":
                 mode, flags = args[1] or "", args[2] or 0
                 is_written = flags & _WRITES != 0 or "w" in mode or "a" in mode or "x" in mode or "+" in mode
                 is_read = not is_written or flags & (os.O_RDWR | os.O_TRUNC) == os.O_RDWR
             elif event in new_names:
-                path, is_written = args[1], True
+                old, path, is_written = to_text(path), args[1], True
+                if isinstance(old, str):
+                    opened.add(old if old[:1] == "/" else working_folder() + "/" + old)
             if path is None or isinstance(path, int):  # a descriptor
                 return
             path = to_text(path)
@@ -102,6 +155,8 @@ def _make_hook(session: Any, watch: OutsideFiles) -> Any:
                 path = path.decode("utf-8", "surrogateescape")
             if path[:1] != "/":
                 path = working_folder() + "/" + path
+            if len(opened) < MAX_OPENED and not path.startswith(ignored):
+                opened.add(path)
             if path.endswith(".pyc") or "/__pycache__/" in path or (path.startswith(private) and "/.." not in path):
                 return
             if is_written and len(written) < MAX_PATHS:
@@ -110,7 +165,8 @@ def _make_hook(session: Any, watch: OutsideFiles) -> Any:
             if is_read and len(read) < MAX_PATHS and not is_package and not path.startswith(known):
                 read.add(path)
         except Exception:  # raising here would make the program's call fail
-            pass
+            if len(doubts) < MAX_PATHS:
+                doubts.add(f"{event} was not understood")
 
     return hook
 

@@ -51,6 +51,8 @@ def stand_in_metaclass(real: Any) -> Any:
     """Return the metaclass of a stand-in; it must derive from the real class's own."""
     if type(real) is type:
         return InstancesOfReal
+    if issubclass(type(real), InstancesOfReal):  # a stand-in itself
+        return type(real)
     return type("InstancesOfReal", (InstancesOfReal, type(real)), {})
 
 

@@ -76,17 +76,19 @@ class Session:
 
     def guarded_hook(self, function: Callable[..., None], own_time: OwnTime) -> Callable[..., None]:
         """Wrap a hook of the training loop like `guarded`, and count all of its time as the recorder's own."""
-        clock = time.perf_counter
+        clock, cpu_clock = time.perf_counter, time.process_time
 
         def body(*args: Any, **kwargs: Any) -> None:
             if self.is_fork:
                 return
             started = own_time.hook_started = clock()
+            cpu_started = own_time.hook_cpu_started = cpu_clock()
             try:
                 function(*args, **kwargs)
             except Exception as error:
                 self.note_error(getattr(function, "__qualname__", "hook"), error)
             finally:
+                own_time.cpu_s += cpu_clock() - cpu_started
                 own_time.total_s += clock() - started
 
         return body

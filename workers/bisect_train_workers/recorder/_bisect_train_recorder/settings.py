@@ -29,7 +29,11 @@ class Settings:
         self.base_seed: int = int(values.get("base_seed") or 0)
         self.has_triage: bool = bool(values.get("triage"))
         self.is_anomaly_asked: bool = bool(values.get("anomaly"))
+        self.is_profile_asked: bool = bool(values.get("profile"))
+        self.tells_reads: bool = bool(values.get("tell_reads"))
         self.is_deterministic: bool = bool(values.get("deterministic"))
+        self.stubs: FrozenSet[str] = frozenset(values.get("stubs") or ())
+        self.shims: FrozenSet[str] = frozenset(values.get("shims") or ())
         self.can_die_with_parent: bool = bool(values.get("die_with_parent", True))
         # A run that will be resumed: evaluation and saving after the last step still belong to it,
         # and it may have to wait for its end (SIGKILL) where the next step begins.

@@ -18,11 +18,14 @@ from typing import Any, Callable, List, Optional
 from . import hashes
 from .collective_watch import CollectiveLog
 from .data_watch import DataWait
+from .graph_capture import GraphCapture
 from .memory import MemoryMeter
 from .model_watch import ModelWatch
 from .open_step import OpenStep
 from .own_time import OwnTime
+from .profiling import StepProfiler
 from .readout import local_part, snapshot
+from .step_costs import DeviceClock, children_cpu_s
 from .step_line import PlainText
 from .tensor_sums import bit_sums, sums_of_squares
 from .triage_part import TriagePart
@@ -39,6 +42,7 @@ class StepRecorder:
         self._session = session
         self._torch = torch
         self._memory = MemoryMeter(torch)
+        self._capture = GraphCapture(session, torch)
         self.open_step = self._new_step(0)  # the step that is being collected
         self._closed: Optional[OpenStep] = None
         self._plain = PlainText()
@@ -46,6 +50,9 @@ class StepRecorder:
         self._reported_self_s = 0.0  # by the lines of closed steps
         self._num_expected_fires = 1
         self._previous_end: Optional[float] = None
+        self._previous_cpu_s: Optional[float] = None
+        self._device = DeviceClock(torch)
+        self._profiler = StepProfiler(session, torch) if session.settings.is_profile_asked else None
         self._is_done = False
         self._is_written = False
         self._gradients_of: Optional[int] = None  # the step whose gradients an event describes
@@ -59,8 +66,7 @@ class StepRecorder:
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the hook guarded, silent in forks, and its time counted as the recorder's own."""
-        hook: Callable[..., Any] = self._session.guarded_hook(function, self._own_time)
-        return hook
+        return self._capture.leave_out(self._session.guarded_hook(function, self._own_time))
 
     def begin_pass(self) -> bool:
         """Close the step, if an optimizer has stepped: a forward or backward is about to run.
@@ -91,8 +97,11 @@ class StepRecorder:
             step.num_real_fires += 1
         ended_at = step.ended_at = perf_counter()
         step.t = time()
+        step.ended_cpu_s, step.ended_mark = self._own_time.program_cpu_s() + children_cpu_s(), self._device.mark()
         if self._previous_end is not None:
             step.step_s = ended_at - self._previous_end
+        if self._previous_cpu_s is not None:
+            step.step_cpu_s = max(0.0, step.ended_cpu_s - self._previous_cpu_s)
         if step.triage is not None:
             step.triage.take(self.wait, self.collectives)
         self._is_written = False
@@ -101,6 +110,8 @@ class StepRecorder:
 
     def finish(self) -> None:
         """At exit: close the step, with the checksums that a program's last step has."""
+        if self._profiler is not None:
+            self._session.guarded(self._profiler.finish)()
         if self.open_step.fires:
             if not self.open_step.param_bits:
                 self._add_checksums(self.open_step)
@@ -119,9 +130,10 @@ class StepRecorder:
             self._write(is_provisional=False)
         self._reported_self_s += step.self_s
         self._num_expected_fires = len(step.fires)
-        self._previous_end = step.ended_at
+        self._previous_end, self._previous_cpu_s = step.ended_at, step.ended_cpu_s
         self._closed = step
         self.open_step = self._new_step(step.step_idx + 1)
+        self.open_step.started_mark = step.ended_mark
         self._is_written = False
         num_steps = self._session.settings.num_steps
         self._is_done = num_steps is not None and self.open_step.step_idx >= num_steps
@@ -130,6 +142,8 @@ class StepRecorder:
         if step.step_idx == 0 and self.after_first_step is not None:
             self.after_first_step(self._session)
         self._session.step_idx = self.open_step.step_idx
+        if self._profiler is not None:
+            self._session.guarded(self._profiler.step_ended)(step.step_idx)
 
     def _record_model(self, step: OpenStep, *, is_last: bool) -> None:
         """Events about single parameters, for the first step and for the last."""
@@ -146,7 +160,7 @@ class StepRecorder:
         step = self.open_step
         if not step.param_bits and self._session.settings.has_checksum(step.step_idx):
             self._add_checksums(step)
-        text = step.text(self._memory, self._plain)
+        text = step.text(self._memory, self._plain, self._device)
         step.self_s = self._own_time.now_s() - self._reported_self_s
         mark = ', "provisional": true' if is_provisional else ""
         self._session.writer.write_line(f'{text}, "self_s": {step.self_s!r}{mark}}}')
@@ -177,5 +191,5 @@ class StepRecorder:
     def _write_late_checksums(self, step: OpenStep) -> None:
         """Write the closed step's line again, with parameter checksums."""
         self._add_checksums(step, has_rng=False)
-        text = step.text(self._memory, self._plain)
+        text = step.text(self._memory, self._plain, self._device)
         self._session.writer.write_line(f'{text}, "self_s": {step.self_s!r}, "late_checksums": true}}')

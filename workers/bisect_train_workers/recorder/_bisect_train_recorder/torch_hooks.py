@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional
 from . import loss_watch, seed_start
 from .checkpoint_watch import CheckpointWatch
 from .collective_watch import replace_in_torch, watch_collectives, watch_point_to_point
+from .files_read import ReadTeller, record_files_read
 from .first_batch import describe_first_batch, is_capturing
 from .import_audit import record_imports
 from .inputs import first_values, tensor_inputs
@@ -130,6 +131,8 @@ class TorchHooks:
     def _install_optimizer_hooks(self) -> None:
         """Register torch's official global optimizer hooks (the name torch.optim.optimizer is deleted)."""
         module = importlib.import_module("torch.optim.optimizer")
+        if self._session.settings.tells_reads:  # the first, so that it is told before the step's line is there
+            module.register_optimizer_step_pre_hook(self._steps.timed(ReadTeller(self._session).before_step))
         module.register_optimizer_step_pre_hook(self._steps.timed(self._optimizers.before_step))
         module.register_optimizer_step_post_hook(self._steps.timed(self._optimizers.after_step))
 
@@ -180,6 +183,7 @@ class TorchHooks:
         """Before os._exit: what exit handlers would have written."""
         self._steps.finish()
         _record_files(self._session)
+        record_files_read(self._session)
 
 
 def autocast_reader(torch: Any) -> Callable[[], Optional[str]]:
