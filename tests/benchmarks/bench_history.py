@@ -14,7 +14,8 @@ from bisect_train.core.changes import make_point
 from tests.support.git_repos import git, question_of
 
 
-def _stream(num_commits: int) -> Iterator[str]:
+def write_stream(num_commits: int) -> Iterator[str]:
+    """Yield the input of `git fast-import` for a linear history, each commit of one small file."""
     for idx in range(num_commits):
         text = f"value = {idx}\n"
         yield f"commit refs/heads/main\ncommitter A U Thor <a@example.org> {1500000000 + 60 * idx} +0000\n"
@@ -28,7 +29,7 @@ def main(num_commits: int = 100_000) -> None:
         folder = Path(name) / "repo"
         folder.mkdir()
         git(folder, "init", "-q", "-b", "main")
-        git(folder, "fast-import", "--quiet", stdin="".join(_stream(num_commits)).encode())
+        git(folder, "fast-import", "--quiet", stdin="".join(write_stream(num_commits)).encode())
         repository = Repository.open(folder, home=Path(name) / "home")
         good, bad = git(folder, "rev-list", "--max-parents=0", "main"), repository.resolve("main")
         for options in ({}, {"first_parent": False}, {"paths": ("f7.py",)}):

@@ -103,6 +103,28 @@ def run_mlbisect(problem: RateProblem, *, min_effect: float) -> Stopped:
     return Stopped((found.runs_used,), ([set(group) for group in found.culprit_sets] != [{culprit}],))
 
 
+def count_mlbisect(num_axes: int) -> tuple[int, bool]:
+    """Return how many runs mlbisect's own search takes where one of many axes makes all the difference; is it right, too?
+
+    Runs repeat exactly but for a spread of a hundredth of the gap, so that no run is a surprise.
+    """
+    base, search, sampler = (find_peer(f"mlbisect.{name}") for name in ("executors.base", "search", "sampler"))
+    axes = tuple(f"a{idx}" for idx in range(1, num_axes + 1))
+    culprit, rng = axes[2 * num_axes // 3], np.random.default_rng(0)
+
+    class Executor:
+        def run(self, config: Any, seed: int) -> Any:
+            return base.RunResult(config.axes, seed, float(culprit in config.axes) + 0.01 * rng.normal(), True, 0.0)
+
+    budget = types.SimpleNamespace(
+        max_runs=100_000, baseline_runs=5, min_runs_per_config=3, max_runs_per_config=10, batch_size=2, confidence=0.95
+    )
+    metric = types.SimpleNamespace(direction="lower_is_better", min_effect=0.5)
+    manifest = types.SimpleNamespace(budget=budget, metric=metric, axis_names=lambda: axes)
+    found = search.find_culprits(Executor(), manifest, sampler.AdaptiveSampler(Executor(), manifest))
+    return found.runs_used, [set(group) for group in found.culprit_sets] == [{culprit}]
+
+
 def run_git(problem: SureProblem) -> tuple[int, int]:
     """Return how many probes git's rule takes, one at a time, and how many suspects it leaves."""
     low, high, probes = 0, problem.num, 0
