@@ -13,7 +13,7 @@ help:
 	@echo "make check      linters: ruff, mypy, import rules"
 	@echo "make scenarios  trains all scenarios anew (minutes)"
 	@echo "make explore    property tests with many new examples"
-	@echo "make bench      benchmarks, printed; the recorder's exits 1 where its goal is missed"
+	@echo "make bench      benchmarks, printed; it stops where a bound is missed (docs/benchmarks.md)"
 
 # torch first: its pinned build, before anything can ask for another one
 $(STAMP): pyproject.toml constraints.txt
@@ -46,6 +46,11 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks.bench_history
 	$(BIN)/python -m tests.benchmarks.bench_recorder
 	$(BIN)/python -m tests.benchmarks.bench_warm
+	$(BIN)/python -m tests.benchmarks.bench_planning
+	$(BIN)/python -m tests.benchmarks.bench_overhead
+	$(BIN)/python -m tests.benchmarks.bench_scale --real
+	$(BIN)/python -m tests.benchmarks.bench_bisect
+	$(BIN)/python -m tests.benchmarks.bench_early
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

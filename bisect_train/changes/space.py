@@ -10,10 +10,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise, takewhile
 
 from bisect_train.changes.axes import Axis, Draft, TreeConfigAxis
 from bisect_train.changes.axis_list import free_axes
+from bisect_train.changes.choices import Choices, Membership, with_choice
 from bisect_train.changes.commit_states import CommitStates
+from bisect_train.changes.file_changes import Steps, read_file_changes
 from bisect_train.changes.fixup import Fixups, FixupUse
 from bisect_train.changes.history import CommitRange, commit_range, single_commit
 from bisect_train.changes.hunk_states import HunkStates
@@ -32,6 +36,7 @@ from bisect_train.core.changes import GOOD_END, Change, ChangeKind, Point, Varia
 from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.probe import Pack
 from bisect_train.core.question import ConfigHold, Question
+from bisect_train.core.when import Choice
 
 REQUIREMENT_FILES = (
     *(f":(glob){place}" for place in ("requirements*.txt", "requirements/*.txt", "*.lock", "pylock*.toml")),
@@ -109,6 +114,10 @@ class ChangeSpace:
         self._packs = VariantPacks(repository, commits, self._submodules)
         self._variants: dict[Point, Variant] = {}
         self.fixups = tuple(fixup.path for fixup in question.fixups)
+        self._choices = Choices(repository.git, question.whens)
+        self._membership = Membership(
+            repository.git, commits, split=question.inside.commit if is_split else "", num_pieces=len(tree_changes)
+        )
         self._fixups = Fixups(repository.git, question.fixups, folder=repository.home / "fixups")
 
     @property
@@ -262,6 +271,28 @@ class ChangeSpace:
         listed = self._repository.git.attempt("diff-tree", "-r", "--name-only", "-z", before, after)
         return tuple(path for path in decode(listed.stdout).split("\0") if path)
 
+    @property
+    def num_main_line(self) -> int:
+        """How many changes, from the first, are commits of which each version is the one before it plus that commit."""
+        commits = self.commits
+        is_plain = isinstance(self._states, CommitStates) and not self.fixups and self.submodule is None
+        if not is_plain or self._num_tree != len(commits.commits):
+            return 0
+        versions = (commits.base, *commits.commits)
+        line = zip(commits.heads, commits.parents, versions, versions[1:], strict=False)
+        return sum(1 for _ in takewhile(lambda at: at[0] == (at[3],) and at[1][:1] == (at[2],), line))
+
+    def file_changes(self, first: int, last: int) -> Steps:
+        """Return what the changes first..last - 1 of the main line do to which files; None where it cannot be known."""
+        versions = (self.commits.base, *self.commits.commits)[first : last + 1]
+        steps = read_file_changes(self._repository.git, list(pairwise(versions)))
+        if not self._choices:
+            return steps
+        self._choices.load(versions)
+        chosen = [self._choice(make_point(first + idx), commit) for idx, commit in enumerate(versions)]
+        # a step from one command to another is one that the program reads
+        return [step if pair[0] == pair[1] else None for step, pair in zip(steps, pairwise(chosen), strict=True)]
+
     def _checkout(self, commit: str) -> tuple[str, ...]:
         if self._repository.has_own(commit):
             return (f"git checkout --detach {commit}",)
@@ -305,6 +336,8 @@ class ChangeSpace:
             self._packs.check_complete(tree)
         draft = self._draft(chosen, self._tree_packages.packages_of(tree))
         commit, tree = self._write(*self._fix(commit, tree), draft)
+        choice = self._choice(point, tree)
+        draft = with_choice(draft, choice, self._question)
         return Variant(
             tree=tree,
             commit=commit,
@@ -320,7 +353,13 @@ class ChangeSpace:
             python=draft.python,
             interpreter=draft.interpreter,
             launcher=draft.launcher,
+            patterns=choice.patterns,
         )
+
+    def _choice(self, point: Point, tree: str) -> Choice:
+        """Return what the recipe says for the state of a canonical set."""
+        part = point if point == GOOD_END else self._tree_part(point)
+        return self._choices.at(tree, partial(self._membership.has, part))
 
     def _draft(self, chosen: Iterable[Change], packages: tuple[str, ...]) -> Draft:
         draft = Draft(self._question.command, env=self._question.env, packages=packages)

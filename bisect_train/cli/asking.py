@@ -17,17 +17,20 @@ from bisect_train.cli.finding import find_recipe
 from bisect_train.cli.notes import say_note
 from bisect_train.cli.options import Asked
 from bisect_train.cli.symptoms import refuse_symptom
+from bisect_train.cli.whens import commands_of
 from bisect_train.core.errors import InputError, RecipeError, RevisionError
 from bisect_train.core.probe import Rung, RunSettings
 from bisect_train.core.question import ConfigEnd, Limits, Metric, Question, Range
 from bisect_train.core.secrets import mask_assignment, mask_command
 from bisect_train.core.verdict import Criterion
 from bisect_train.recipe import Recipe
+from bisect_train.shrink.ladder import make_ladder
 from bisect_train.verdict.outcome import COST_METRICS, DERIVED_METRICS, RECORDED_METRICS, recorded_metric
 
 DEFAULT_RECIPE = "bisect-train.yaml"
-DEFAULT_STEPS = 50
+DEFAULT_STEPS = (50, 200)  # the rungs without a recipe
 DEFAULT_TIMEOUT_S = 600.0
+LADDER_KINDS = ("run", "check")  # of questions that are bisected; a single run is on the first rung
 
 
 def ask_question(
@@ -47,17 +50,22 @@ def ask_question(
     refuse_symptom(asked)
     recipe = find_recipe(asked, repository.root)
     base = ask_difference(asked, repository, commits=commits, good_config=good_config, bad_config=bad_config)
-    command = _command_of(asked, recipe, has_configs=good_config is not None)
+    ladder = _ladder_of(asked, recipe)
+    rung = ladder[0]
+    command = _command_of(asked, recipe, rung=rung, has_configs=good_config is not None)
     fixups = tuple(read_fixup(path, repository.git) for path in asked.fixup)
     patched = {path for fixup in fixups for path in paths_of(repository.git, fixup)}
     linked = tuple(item.link.target for item in base.good_state.data)
     checkouts = Checkouts(repository, commits, recipe, patched, linked)
-    _check_commands(command, base.bad_state.command, checkouts, is_side_by_side=kind == "compare")
+    if any(when.command for when in base.whens):
+        for one in commands_of(base.whens, command, repository, commits):
+            check_command(one, checkouts)
+    else:
+        _check_commands(command, base.bad_state.command, checkouts, is_side_by_side=kind == "compare")
     if recipe.launcher and not asked.address:  # a cluster's nodes may have what this machine has not
         check_program(recipe.launcher[0], checkouts, named=f"`launcher:` in {recipe.path}")
     if recipe.restart and recipe.restart.command[0] != "{command}":
         check_command(recipe.restart.command, checkouts, named=f"`restart: command:` in {recipe.path}")
-    rung = _rung_of(asked, recipe)
     metric = _metric_of(asked, recipe)
     judge = _judge_of(asked, recipe)
     if judge:
@@ -69,6 +77,9 @@ def ask_question(
         command=command,
         settings=settings,
         rung=rung,
+        expected=tuple((repository.resolve(rev), "") for rev in asked.expect),
+        ladder=ladder if len(ladder) > 1 and kind in LADDER_KINDS else (),
+        cpus_follow_ranks=not recipe.resources.cpus,
         metric=metric,
         criterion=_criterion_of(asked, judge),
         symptom=asked.symptom,
@@ -108,26 +119,28 @@ def _limits_of(asked: Asked, settings: RunSettings, metric: Metric) -> Limits:
     return Limits(
         max_seeds=asked.seeds or 8,
         max_probes=asked.max_probes,
-        parallel=asked.parallel or (1 if metric.name == "step_s" else None),  # times tell nothing where probes compete
+        parallel=asked.parallel or (1 if metric.is_paired else None),  # times tell less where probes compete
         confidence=asked.confidence,
-        reuse=asked.reuse and metric.name != "step_s",  # another hour, another load
+        reuse=asked.reuse and not metric.is_paired,  # another hour, another load
         gpu_hours=asked.budget_gpu_hours,
         second_look=asked.second_look,
+        early=asked.early,
+        prune=asked.prune,
     )
 
 
-def _command_of(asked: Asked, recipe: Recipe, *, has_configs: bool) -> tuple[str, ...]:
+def _command_of(asked: Asked, recipe: Recipe, *, rung: Rung, has_configs: bool) -> tuple[str, ...]:
     command = asked.command or recipe.command
     if not command:
         raise InputError(
             "no training command was given",
             hint="put it behind --, e.g. `-- python train.py`, or write a recipe with `bisect-train init`",
         )
-    if recipe.shrink.set:
+    if rung.overrides:
         if "{overrides}" not in command:
-            raise RecipeError(f"{recipe.path}: shrink.set needs {{overrides}} in the command")
+            raise RecipeError(f"{recipe.path}: shrink.set and shrink.accumulation need {{overrides}} in the command")
         at = command.index("{overrides}")
-        command = command[:at] + recipe.shrink_overrides() + command[at:]
+        command = command[:at] + rung.overrides + command[at:]
     if has_configs and not any("{config}" in part or part == "{overrides}" for part in command):
         raise InputError(
             f"the command {shlex.join(mask_command(command))!r} does not say where the config file goes",
@@ -151,25 +164,37 @@ def _judge_of(asked: Asked, recipe: Recipe) -> tuple[str, ...]:
     return judge
 
 
-def _rung_of(asked: Asked, recipe: Recipe) -> Rung:
-    first = recipe.shrink.steps[0] if recipe.shrink.steps else DEFAULT_STEPS
-    steps = None if asked.steps == "end" else asked.steps if asked.steps is not None else first
-    ranks = asked.ranks or (recipe.shrink.ranks[0] if recipe.shrink.ranks else 1)
-    return Rung(steps, ranks)
+def _ladder_of(asked: Asked, recipe: Recipe) -> tuple[Rung, ...]:
+    """Return the rungs, the cheapest first; what an option says leaves no choice of it.
+
+    Raises:
+        RecipeError: a run of so many steps cannot be interrupted where `restart` says.
+    """
+    steps = recipe.shrink.steps or DEFAULT_STEPS
+    if asked.steps is not None:
+        steps = (None,) if asked.steps == "end" else (asked.steps,)
+    if recipe.restart is not None:
+        save_at = recipe.restart.save_at
+        steps = tuple(num for num in steps if num is None or save_at < num - 1) or steps[-1:]
+    ranks = (asked.ranks,) if asked.ranks else recipe.shrink.ranks or (1,)
+    rungs = make_ladder(steps, ranks)
+    scaled = recipe.shrink_overrides()
+    return tuple(replace(rung, overrides=(*scaled, *recipe.accumulation_overrides(rung.ranks))) for rung in rungs)
 
 
 def _metric_of(asked: Asked, recipe: Recipe) -> Metric:
     by_name = {item.name: item.to_metric() for item in recipe.metrics}
-    if asked.metric is None:
+    name = asked.metric if asked.metric is not None else recipe.metric_name
+    if not name and asked.metric is None:
         return next(iter(by_name.values()), Metric())
-    if asked.metric in by_name:
-        return by_name[asked.metric]
-    if asked.metric in (*RECORDED_METRICS, *DERIVED_METRICS):
-        return recorded_metric(asked.metric)
+    if name in by_name:
+        return by_name[name]
+    if name in (*RECORDED_METRICS, *DERIVED_METRICS):
+        return recorded_metric(name)
     known = ", ".join([*by_name, *RECORDED_METRICS, *DERIVED_METRICS])
     raise InputError(
-        f"unknown metric {asked.metric!r}",
-        hint=f"known: {known}; others are read from the log by a pattern under `metrics:` in the recipe",
+        f"unknown metric {name!r}" if asked.metric is not None else f"{recipe.path}: metric: unknown metric {name!r}",
+        hint=f"known: {known}; others are read from the log or from files, see `metrics:` in a recipe",
     )
 
 
@@ -200,8 +225,10 @@ def _settings_of(
         private=recipe.private,
         keep=asked.keep,
         restart=restart,
+        stubs=recipe.stubs,
+        shims=tuple(dict.fromkeys((*recipe.shims, *asked.shim))),
         # a fork's time and memory are not those of a fresh process; a restart is about fresh processes
-        warm=asked.warm and restart is None and metric.name not in COST_METRICS,
+        warm=asked.warm and restart is None and metric.name not in COST_METRICS and not metric.is_paired,
     )
 
 

@@ -16,6 +16,7 @@ from bisect_train.cli.asking import ask_question, config_ends
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.driving import answer_without_runs, start_bisection
 from bisect_train.cli.end_states import has_end_states
+from bisect_train.cli.golden_runs import split_baseline, with_baseline
 from bisect_train.cli.options import (
     Asked,
     choice_options,
@@ -37,6 +38,11 @@ from bisect_train.core.question import ConfigEnd, Range
 @click.argument("bad_config", required=False)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key in place of a second file.")
 @click.option("--rev", metavar="REV", help="Commit to run [default: the working tree as it is, uncommitted changes too].")
+@click.option(
+    "--against",
+    metavar="REV|baseline:NAME",
+    help="A good commit, or a stored baseline, that the code is compared with [default without a config: HEAD].",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be run, and stop.")
 @what_options
 @state_options
@@ -46,13 +52,19 @@ from bisect_train.core.question import ConfigEnd, Range
 @search_options
 @output_options
 def command(
-    good_config: str | None, bad_config: str | None, settings: tuple[str, ...], rev: str | None, dry_run: bool, **values: Any
+    good_config: str | None,
+    bad_config: str | None,
+    settings: tuple[str, ...],
+    rev: str | None,
+    against: str | None,
+    dry_run: bool,
+    **values: Any,
 ) -> int:
-    """Is this config change safe? If not, which key is it?
+    """Is this change safe? If not, which key, commit or hunk is it?
 
     Each key that differs between the two files is a change. Write {config} where the command takes the file's path. Packages,
     variables, data and launch settings that differ are changes beside the keys; with them one config will do, and with Hydra
-    compositions none is named.
+    compositions none is named. Without any of these the code is checked: the working tree against HEAD, or --rev --against.
 
     \b
     Examples:
@@ -62,22 +74,28 @@ def command(
       bisect-train check train.yaml --bad-data corpus=/data/v2 -- python train.py --config {config}
       bisect-train check --good-hydra train --bad-hydra "train optimizer=adam" -- python train.py {overrides}
 
+      bisect-train check -- python train.py
+      bisect-train check --against baseline:main -- python train.py
+
     \b
     Exit status: 0 no regression, 1 an end could not be tested, 2 bad input, 3 cannot tell, 5 a regression was found.
     """
     asked, output, _ = split_options(values)
     paths, asked = _split_files(good_config, bad_config, asked, has_settings=bool(settings))
-    good, bad = _configs(paths, settings, asked)
+    is_about_code = against is not None or not (paths or settings or has_end_states(asked))
+    good, bad = (None, None) if is_about_code and not paths else _configs(paths, settings, asked)
     with open_desk() as desk:
         repository = Repository.open(asked.repo, home=desk.home)
         commit = repository.resolve(rev) if rev else repository.snapshot_worktree()
-        commits = Range((commit,), commit)
+        goods, baseline = split_baseline(repository, (against or "HEAD",)) if is_about_code else ((commit,), None)
+        commits = Range((repository.resolve(goods[0]),), commit)
         question = ask_question(asked, repository, kind="check", commits=commits, good_config=good, bad_config=bad)
         space = build_space(repository, question)
         if not space.changes:
             names = sorted({end.path for end in (good, bad) if end})
             reason = f"{' and '.join(names)} hold the same values" if len(names) == 2 else "the ends are the same"
             return answer_without_runs(desk, question, space, reason=reason, output=output)
+        question = with_baseline(question, space, baseline)
         title = title_of(question, space)
         if dry_run:
             return print_dry_run(question, space, title, desk.store)
@@ -88,7 +106,8 @@ def _split_files(good: str | None, bad: str | None, asked: Asked, *, has_setting
     """Where fewer files were named, the first words behind `--` land in their places: give them back to the command."""
     words = tuple(word for word in (good, bad) if word is not None)
     num_files = len(words)
-    if asked.good_hydra is not None or asked.bad_hydra is not None:
+    is_program = good is not None and not Path(good).exists() and not has_settings and shutil.which(good) is not None
+    if is_program or asked.good_hydra is not None or asked.bad_hydra is not None:
         num_files = 0
     elif bad is not None and (shutil.which(bad) or (not Path(bad).exists() and (has_settings or has_end_states(asked)))):
         num_files = 1

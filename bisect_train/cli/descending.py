@@ -120,4 +120,6 @@ def total_cost(own: Cost, descents: Sequence[DescentPart]) -> Cost:
         gpu_s=sum(cost.gpu_s for cost in costs),
         rounds=sum(cost.rounds for cost in costs),
         pruned=sum(cost.pruned for cost in costs),
+        early=sum(cost.early for cost in costs),
+        saved_steps=sum(cost.saved_steps for cost in costs),
     )

@@ -12,6 +12,7 @@ from bisect_train.cli.end_states import end_states, held_configs
 from bisect_train.cli.environments import environment_settings, package_repos
 from bisect_train.cli.finding import find_python, find_recipe
 from bisect_train.cli.options import Asked
+from bisect_train.cli.whens import ask_whens
 from bisect_train.core.errors import InputError
 from bisect_train.core.probe import Rung, RunSettings
 from bisect_train.core.question import ConfigEnd, ConfigHold, EndState, Question, Range
@@ -70,6 +71,7 @@ def ask_difference(
         hydra_dir=recipe.config.hydra if asked.bad_hydra else "",
         only=asked.only,
         exclude=asked.exclude,
+        whens=ask_whens(asked, recipe, repository),
     )
 
 

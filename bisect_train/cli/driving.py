@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -14,13 +15,16 @@ from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.delivering import deliver, make_console
 from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk
+from bisect_train.cli.expecting import expected_culprit, question_behind
 from bisect_train.cli.idle import find_idle_keys, num_key_probes
 from bisect_train.cli.options import Output
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
-from bisect_train.cli.reopening import inside_of, reopen, report_of, warnings_of
+from bisect_train.cli.reopening import inside_of, reopen, report_of, respaced, warnings_of
 from bisect_train.cli.triaging import look_closer, num_second_looks, second_look_of
 from bisect_train.coordinator import Coordinator, Ended
-from bisect_train.coordinator.observing import count_rounds, load_state, results_that_count
+from bisect_train.coordinator.climb import rungs_left
+from bisect_train.coordinator.early import count_early
+from bisect_train.coordinator.observing import count_rounds, load_state, of_rung, results_that_count
 from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, MachineError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
@@ -28,6 +32,9 @@ from bisect_train.report import Cost, DescentPart, LiveView, ReportData, build_r
 from bisect_train.search.terms import Answer, Phase, Plan
 from bisect_train.store.contract import Store
 from bisect_train.verdict.end_terms import Ends, EndsStatus
+
+OK_OF_KIND = {"run": 4, "check": 0}
+"""Exit status where there is no regression."""
 
 
 @contextmanager
@@ -42,26 +49,52 @@ def open_executor(question: Question, home: Path) -> Iterator[Executor]:
         executor.close()
 
 
-def start_bisection(desk: Desk, question: Question, space: ChangeSpace, *, title: str, output: Output) -> int:
-    """Store a new question, run it to its answer, print the verdict; return the exit status."""
+def start_bisection(
+    desk: Desk, question: Question, space: ChangeSpace, *, title: str, output: Output, executor: Executor | None = None
+) -> int:
+    """Store a new question, run it to its answer, print the verdict; return the exit status.
+
+    `executor`: one that has started already and that the caller closes.
+    """
     for line in survey_fixups(space):
         if not output.quiet:
             Console(stderr=True, highlight=False).print(line, markup=False)
     bisection_id = desk.store.create(question.to_json(), title=title)
-    return drive_bisection(desk, bisection_id, question, space, output=output)
+    status = drive_bisection(desk, bisection_id, question, space, output=output, executor=executor)
+    return _go_on_behind(desk, bisection_id, question, status, output=output)
+
+
+def _go_on_behind(desk: Desk, bisection_id: str, question: Question, status: int, *, output: Output) -> int:
+    """Where a bisection has named an intended change, ask about what comes after it; return the last exit status."""
+    found = expected_culprit(question, desk.store.load(bisection_id).answer or {}) if question.expected else None
+    if found is None:
+        return status
+    commit, reason = found
+    behind = question_behind(question, commit)
+    said = f"{commit[:8]} is an intended change{f' ({reason})' if reason else ''}"
+    console = Console(stderr=True, highlight=False)
+    if behind is None:
+        console.print(f"{said}, and nothing comes after it", markup=False)
+        return OK_OF_KIND[question.kind]
+    console.print(f"{said}; now what comes after it", markup=False)
+    space = respaced(behind, home=desk.home)
+    title = f"{commit[:8]}..{behind.range.bad[:8]}, behind an intended change"
+    return start_bisection(desk, behind, space, title=title, output=output)
 
 
 def refuse_changed_data(question: Question, when: str) -> None:
     """Raise MachineError where the linked data are not what the question was asked about, InputError where they are gone."""
     links = question.settings.links
     own = [*question.good_state.data, *question.bad_state.data]
-    for link in (*links, *(item.link for item in own)):
+    by_state = [pair for when in question.whens for pair in when.data]
+    for link in (*links, *(item.link for item in own), *(link for link, _ in by_state)):
         if not os.path.lexists(link.source):
             raise InputError(
                 f"{link.source} (linked at {link.target}) is gone {when}",
                 hint="put the same data there again, then go on with `bisect-train resume`; other data are another question",
             )
     changed = [item.link for item in own if digest_path(Path(item.link.source)) != item.digest]
+    changed += [link for link, digest in by_state if digest_links((link,)) != digest]
     if changed or (links and digest_links(links) != question.data):
         places = ", ".join(link.source for link in (changed or links)[:3])
         raise MachineError(
@@ -80,12 +113,20 @@ def answer_without_runs(desk: Desk, question: Question, space: ChangeSpace, *, r
     return deliver(report, make_console(output), output=output)
 
 
-def drive_bisection(desk: Desk, bisection_id: str, question: Question, space: ChangeSpace, *, output: Output) -> int:
-    """Run a stored question to its answer, print the verdict; return the exit status."""
+def drive_bisection(
+    desk: Desk,
+    bisection_id: str,
+    question: Question,
+    space: ChangeSpace,
+    *,
+    output: Output,
+    executor: Executor | None = None,
+) -> int:
+    """Run a stored question to its answer, print the verdict; return the exit status. `executor` as in `start_bisection`."""
     store = desk.store
     refuse_changed_data(question, "since this bisection was asked")
     with store.lock(bisection_id), _note_interrupt(store, bisection_id), ExitStack() as stack:
-        report = _answer(_Bench(desk, output, stack), bisection_id, question, space)
+        report = _answer(_Bench(desk, output, stack, executor), bisection_id, question, space)
     return deliver(report, make_console(output), output=output)
 
 
@@ -96,15 +137,16 @@ class _Bench:
         desk: home and store.
         output: whether and how progress is shown.
         stack: closes the executor.
+        executor: one that has started already and that the caller closes, or None.
     """
 
-    def __init__(self, desk: Desk, output: Output, stack: ExitStack) -> None:
+    def __init__(self, desk: Desk, output: Output, stack: ExitStack, executor: Executor | None = None) -> None:
         self.desk = desk
         self.output = output
         # the view goes to stderr's terminal or plain lines; the verdict alone goes to stdout
         self.progress = Console(stderr=True, no_color=output.no_color or None, highlight=False)
         self._stack = stack
-        self._executor: Executor | None = None
+        self._executor = executor
 
     def executor(self, question: Question) -> Executor:
         """Return the executor; the parts of a bisection run with the settings of the whole."""
@@ -126,16 +168,23 @@ def _answer(bench: _Bench, bisection_id: str, question: Question, space: ChangeS
     with LiveView(bench.progress, space, question, quiet=bench.output.quiet, earlier=earlier) as view:
         executor = bench.executor(question)
         coordinator = Coordinator(
-            question, bisection_id=bisection_id, space=space, store=store, executor=executor, listener=view
+            question,
+            bisection_id=bisection_id,
+            space=space,
+            store=store,
+            executor=executor,
+            listener=view,
+            respace=partial(respaced, home=bench.desk.home),
         )
         ended = coordinator.run()
+    question, space = ended.question, ended.space
     repeats = ended.plan_with_answer.ends.do_bits_repeat
     whole = Whole(store, bench.desk.home, bisection_id, question, space, ended.answer, repeats)
     descents = look_into(whole, report_part=lambda child: _answer_part(bench, child, bisection_id), may_ask=True)
     find_idle_keys(
         store, bisection_id, question, space, ended.plan_with_answer, home=bench.desk.home, executor=bench.executor(question)
     )
-    probes, plan = results_that_count(store, bisection_id), ended.plan_with_answer
+    probes, plan = of_rung(results_that_count(store, bisection_id), question), ended.plan_with_answer
     look_closer(store, bisection_id, question, space, plan, probes, executor=bench.executor(question))
     refuse_changed_data(question, "while its probes ran, so they cannot be compared")
     report = _report_of(store, bisection_id, question, space, ended, descents=descents)
@@ -145,7 +194,8 @@ def _answer(bench: _Bench, bisection_id: str, question: Question, space: ChangeS
 
 def _heading_of(bisection_id: str, question: Question, space: ChangeSpace) -> str:
     if not question.part_of:
-        return f"bisection {bisection_id}: {count_changes(space)}, probes of {question.rung.name}"
+        larger = f" (up to {question.ladder[-1].name} where nothing shows)" if not question.is_last_rung else ""
+        return f"bisection {bisection_id}: {count_changes(space)}, probes of {question.rung.name}{larger}"
     return f"inside {name_inside(question, space)}, bisection {bisection_id}"
 
 
@@ -192,12 +242,16 @@ def _report_of(
 ) -> ReportData:
     stored = store.load(bisection_id)
     probes, events = results_that_count(store, bisection_id), store.events(bisection_id)
+    num_early, saved_steps = count_early(probes, question)
     cost = Cost(
         probes=ended.num_probes + num_key_probes(events) + num_second_looks(events),
         cached=ended.num_reused,
         wall_s=ended.wall_s,
         gpu_s=3600 * ended.gpu_hours,
         rounds=count_rounds(events),
+        pruned=len(ended.plan.inert),
+        early=num_early,
+        saved_steps=saved_steps,
     )
     plan = ended.plan_with_answer
     return build_report(
@@ -205,10 +259,11 @@ def _report_of(
         question,
         space,
         plan,
-        probes,
+        of_rung(probes, question),
         cost=total_cost(cost, descents),
         inside=inside_of(plan, space),
         descents=descents,
         warnings=warnings_of(plan, question, space, store, bisection_id),
         second=second_look_of(events),
+        rungs=rungs_left(question, events, probes),
     )

@@ -9,17 +9,29 @@ from pathlib import Path
 
 from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
-from bisect_train.recipe import Recipe, load_recipe
+from bisect_train.recipe import Recipe, is_file_name, load_recipe, preset_names, preset_path
 
 DEFAULT_RECIPE = "bisect-train.yaml"
 
 
 def find_recipe(asked: Asked, root: Path) -> Recipe:
-    """Return the recipe that was named, the one at the repository's root, or an empty one."""
+    """Return the recipe that was named (a file, or a preset), the one at the repository's root, or an empty one."""
     if asked.recipe is not None:
-        return load_recipe(asked.recipe)
+        return load_recipe(recipe_file(asked.recipe))
     default = root / DEFAULT_RECIPE
     return load_recipe(default) if default.is_file() else Recipe()
+
+
+def recipe_file(named: Path) -> Path:
+    """Return the file that `--recipe` names: a path, or a preset's name where there is no such file.
+
+    Raises:
+        RecipeError: neither a file nor a preset.
+    """
+    name = str(named)
+    if named.exists() or is_file_name(name) or (named.suffix and name not in preset_names()):
+        return named
+    return preset_path(name)
 
 
 def find_python(named: str | None, *, option: str = "--python") -> str:

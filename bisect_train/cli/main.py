@@ -31,8 +31,11 @@ COMMANDS = {
     "undo": "take back the newest observations or marks",
     "replay": "run a corrected observation log, as a new bisection",
     "report": "the verdict of a stored bisection",
+    "baseline": "a good version's runs as golden values, in a file that can be committed",
     "init": "write a commented recipe for a repository",
+    "recipes": "the recipes that come with the tool, one for each framework",
     "doctor": "check this machine",
+    "cache": "what is kept on this machine: list, tidy up, check",
     "demo": "a tour: a real bisection on an embedded example",
 }
 

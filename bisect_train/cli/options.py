@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import rich_click as click
 
+from bisect_train.core.probe import SHIMS
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -59,12 +61,15 @@ class Asked:
     confidence: float = 0.99
     reuse: bool = True
     warm: bool = False
+    prune: bool = True
+    early: bool = False
     max_probes: int | None = None
     budget_gpu_hours: float | None = None
     second_look: bool = True
     timeout: float | None = None
     python: str | None = None
     deterministic: bool = False
+    shim: tuple[str, ...] = ()
     good_config: Path | None = None
     bad_config: Path | None = None
     first_parent: bool = True
@@ -89,6 +94,7 @@ class Asked:
     hold_config: str = "travel"
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    expect: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     index_url: str = ""
     package_repo: tuple[str, ...] = ()
@@ -131,7 +137,10 @@ def what_options(function: F) -> F:
         [
             click.option("--repo", type=click.Path(path_type=Path), default=Path(), help="The repository [default: here]."),
             click.option(
-                "--recipe", type=click.Path(path_type=Path), help="Recipe file [default: bisect-train.yaml if there]."
+                "--recipe",
+                type=click.Path(path_type=Path),
+                metavar="FILE|PRESET",
+                help="Recipe file, or a preset (`bisect-train recipes`) [default: bisect-train.yaml if there].",
             ),
             click.option("--config", metavar="FILE", help="Config file in the repository that {config} stands for."),
             click.option(
@@ -153,7 +162,10 @@ def probe_options(function: F) -> F:
     return _apply(
         [
             click.option(
-                "--steps", type=StepsType(), help="Stop a probe after N optimizer steps, or let it `end` [default: 50]."
+                "--steps",
+                type=StepsType(),
+                help="Stop a probe after N optimizer steps, or let it `end` [default: the recipe's `shrink: steps:`, from the "
+                "smallest up until the ends differ; else 50, then 200].",
             ),
             click.option("--ranks", type=click.IntRange(min=1), help="Processes per probe, under torchrun [default: 1]."),
             click.option("--gpus", type=click.FloatRange(min=0), help="GPUs per probe [default: 0]."),
@@ -162,6 +174,13 @@ def probe_options(function: F) -> F:
             ),
             click.option(
                 "--deterministic", is_flag=True, help="Ask torch for deterministic algorithms (changes what is tested)."
+            ),
+            click.option(
+                "--shim",
+                multiple=True,
+                type=click.Choice(SHIMS),
+                help="Let something stand in for hardware that is not here: cuda-as-cpu runs what asks for CUDA and NCCL on the"
+                " CPU with gloo (changes what is tested).",
             ),
             click.option("--keep", is_flag=True, help="Keep each probe's checkout and output; `show PROBE` says where."),
             click.option("--address", default="", metavar="RAY", help="Ray cluster to join [default: a local Ray]."),
@@ -187,7 +206,10 @@ def judge_options(function: F) -> F:
     criteria = click.Choice(["auto", "exact", "statistical", "symptom"])
     return _apply(
         [
-            click.option("--metric", metavar="NAME", help="The metric that decides [default: the recipe's first, else loss]."),
+            click.option("--metric", metavar="NAME",
+                         help="The metric that decides [default: the recipe's first, else loss]: loss, grad_norm, ...;"
+                         " what a step costs: step_cpu_s, step_s, step_cuda_s (in percent of the good end, run beside it),"
+                         " rss_mib, cuda_mib."),
             click.option("--min-effect", type=click.FloatRange(min=0, min_open=True), metavar="X",
                          help="Smallest worsening that counts, in the metric's unit [default: one seed standard deviation]."),
             click.option("--criterion", type=criteria, default="auto",
@@ -225,11 +247,19 @@ def search_options(function: F) -> F:
             click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.99, show_default=True, metavar="P",
                          help="Posterior at which a change is put to the proof."),
             second_look_option,
+            click.option("--expect", multiple=True, metavar="REV",
+                         help="An intended change: where this commit is named, the search goes on behind it."),
             click.option("--no-reuse", "reuse", flag_value=False, default=True,
                          help="Run every probe afresh: take no result of an earlier bisection."),
             click.option("--warm/--no-warm", default=True,
                          help="Fork short programs from a process that has imported torch, once that has shown the bits of a"
                          " fresh one [default: --warm]."),
+            click.option("--prune/--no-prune", default=True,
+                         help="Run nothing for commits of which the program was seen to read no file; --no-prune where it"
+                         " learns of files in ways that Python does not tell. A proof leaves nothing out [default: --prune]."),
+            click.option("--early/--no-early", default=True,
+                         help="Stop a run of the search once it has shown which end it is like; runs of the ends and of a"
+                         " proof always go to their end [default: --early]."),
         ],
         function,
     )  # fmt: skip

@@ -127,6 +127,9 @@ def print_dry_run(question: Question, space: ChangeSpace, title: str, store: Sto
     console.print(f"command   {shlex.join(mask_command(question.command))}", markup=False)
     console.print(f"python    {question.settings.python}", markup=False)
     console.print(f"probe     {question.rung.name}, at most {question.settings.timeout_s:g} s", markup=False)
+    if question.ladder:
+        larger = ", ".join(rung.name for rung in question.ladder[1:])
+        console.print(f"larger    {larger}: where nothing shows before", markup=False, soft_wrap=True)
     for line in fixups:
         console.print(f"patch     {line}", markup=False)
     metric = question.metric

@@ -12,7 +12,10 @@ from bisect_train.cli.desk import Desk, find_bisection
 from bisect_train.cli.idle import num_key_probes, warn_of_idle_keys
 from bisect_train.cli.planning import say_ignored_requirements
 from bisect_train.cli.triaging import num_second_looks, second_look_of
+from bisect_train.coordinator.climb import rungs_left
 from bisect_train.coordinator.contradiction import contradicted_marks
+from bisect_train.coordinator.early import count_early
+from bisect_train.coordinator.golden import GOLDEN_STALE
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, count_rounds, load_state, results_that_count
 from bisect_train.core.changes import point_of_text
@@ -20,6 +23,7 @@ from bisect_train.core.question import ConfigHold, Question
 from bisect_train.report import ChangePart, Cost, DescentPart, ReportData, build_report
 from bisect_train.report.byfixup import warn_of_fixups
 from bisect_train.report.byperson import warn_of_person, warn_of_priors
+from bisect_train.report.stand_ins import warn_of_shims
 from bisect_train.search.terms import Plan
 from bisect_train.store.contract import Store, StoredBisection
 
@@ -43,21 +47,30 @@ def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
     """
     stored = find_bisection(desk.store, id_or_prefix)
     question = question_in_force(desk.store, stored)
-    space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
+    space = respaced(question, home=desk.home)
     state = load_state(desk.store, stored.id, question)
     return Reopened(stored, question, space, state, state.plan(question, space))
+
+
+def respaced(question: Question, *, home: Path) -> ChangeSpace:
+    """Return the changes of a stored question. Raises InputError where its repository is gone."""
+    return build_space(Repository.open(Path(question.repo), home=home), question)
 
 
 def report_of(desk: Desk, reopened: Reopened) -> ReportData:
     """Return the report of a stored bisection as its observations give it today."""
     descents = descents_of(desk, reopened)
     cost_data = (reopened.stored.answer or {}).get("cost", {})
+    num_early, saved_steps = count_early(reopened.state.probes, reopened.question)
     cost = Cost(
         probes=int(cost_data.get("probes") or len(reopened.state.probes)),
         cached=int(cost_data.get("cached") or 0),
         wall_s=float(cost_data.get("wall_s") or 0.0),
         gpu_s=float(cost_data.get("gpu_s") or 0.0),
         rounds=int(cost_data.get("rounds") or count_rounds(desk.store.events(reopened.stored.id))),
+        pruned=int(cost_data.get("pruned") or len(reopened.plan.inert)),
+        early=int(cost_data.get("early") or num_early),
+        saved_steps=int(cost_data.get("saved_steps") or saved_steps),
     )
     events = desk.store.events(reopened.stored.id)
     if not cost_data:
@@ -75,6 +88,7 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
         descents=descents,
         warnings=warnings_of(reopened.plan, reopened.question, reopened.space, desk.store, reopened.stored.id),
         second=second_look_of(events),
+        rungs=rungs_left(reopened.question, events, results_that_count(desk.store, reopened.stored.id)),
     )
 
 
@@ -127,5 +141,24 @@ def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store
     state = load_state(store, bisection_id, question)
     contradicted = contradicted_marks(state.marks, state.observations, plan.ends, question.metric)
     by_hand = (*warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
-    by_config = (*warn_of_idle_keys(events), *_warn_of_config(plan, question, space), *_warn_of_packages(question, space))
-    return (*by_config, *by_hand, *warn_of_fixups(plan, space, points), *([stale] if is_stale else []))
+    by_config = (
+        *warn_of_shims(question),
+        *warn_of_idle_keys(events),
+        *_warn_of_config(plan, question, space),
+        *_warn_of_packages(question, space),
+    )
+    by_golden = _warn_of_golden(question, is_golden_stale=any(event.kind == GOLDEN_STALE for event in events))
+    return (*by_config, *by_hand, *by_golden, *warn_of_fixups(plan, space, points), *([stale] if is_stale else []))
+
+
+def _warn_of_golden(question: Question, *, is_golden_stale: bool) -> tuple[str, ...]:
+    """Return what a reader must know of a baseline that stands for the good end."""
+    if not question.golden:
+        return ()
+    name = question.golden[0].name
+    if is_golden_stale:
+        return (
+            f"baseline {name} does not count: a fresh run of the good end shows something else today (environment, data or "
+            "machine), so its runs were made anew",
+        )
+    return (f"the good end is known from baseline {name}, where hardware, interpreter and steps are those it was saved with",)

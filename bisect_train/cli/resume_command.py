@@ -8,11 +8,11 @@ from typing import Any
 import rich_click as click
 
 from bisect_train.changes.repository import Repository
-from bisect_train.changes.space import build_space
 from bisect_train.cli.delivering import deliver, make_console
 from bisect_train.cli.desk import Desk, find_bisection, open_desk, whole_of
 from bisect_train.cli.driving import drive_bisection
 from bisect_train.cli.options import limit_options, output_options, split_options
+from bisect_train.cli.reading import read_changes
 from bisect_train.cli.reopening import Reopened, descents_of, reopen, report_of
 from bisect_train.coordinator.limits import change_limits, question_in_force
 from bisect_train.store.contract import StoredBisection
@@ -48,8 +48,9 @@ def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | No
                 question = change_limits(desk.store, stored.id, question, max_probes=max_probes, gpu_hours=budget_gpu_hours)
         if stored.status == "finished" and (answered := _answered(desk, stored, has_limits=has_limits)):
             return deliver(report_of(desk, answered), make_console(output), output=output)
-        space = build_space(Repository.open(Path(question.repo), home=desk.home), question)
-        return drive_bisection(desk, stored.id, question, space, output=output)
+        repository = Repository.open(Path(question.repo), home=desk.home)
+        with read_changes(repository, question, desk.home) as (space, executor):
+            return drive_bisection(desk, stored.id, question, space, output=output, executor=executor)
 
 
 def _answered(desk: Desk, stored: StoredBisection, *, has_limits: bool) -> Reopened | None:

@@ -69,11 +69,16 @@ def run_ends(
 ) -> list[tuple[str, ProbeResult]]:
     """Run each question's one end; return (key, result) in order."""
     singles = [_single_of(repository, end, seed_idx) for end in ends]
-    questions = [end.question for end in ends]
     refuse_unused(add_uses([single.space.survey_fixups() for single in singles]))
-    bisection_id = desk.store.create(questions[0].to_json(), title=title)
+    return run_stored(desk, singles, title=title, quiet=quiet)
+
+
+def run_stored(desk: Desk, singles: Sequence[SingleProbe], *, title: str, quiet: bool) -> list[tuple[str, ProbeResult]]:
+    """Run probes, stored under a title of their own; return (key, result) in order."""
+    question = singles[0].question
+    bisection_id = desk.store.create(question.to_json(), title=title)
     listener = _ignore if quiet else _Progress()
-    with desk.store.lock(bisection_id), open_executor(questions[0], desk.home) as executor:
+    with desk.store.lock(bisection_id), open_executor(question, desk.home) as executor:
         desk.store.append(bisection_id, "started", {})
         try:
             results = run_singles(singles, executor=executor, store=desk.store, bisection_id=bisection_id, listener=listener)

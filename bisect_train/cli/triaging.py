@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.cli.profiling import is_profiled, profile_culprit
 from bisect_train.coordinator import SingleProbe, children_of, limits_left, run_singles
 from bisect_train.core.errors import InputError, InterruptedByUser, MachineError, UnbuildableError
 from bisect_train.core.executor import Executor
@@ -72,7 +73,16 @@ def look_closer(
     if question.part_of or not question.limits.second_look or second_look_of(store.events(bisection_id)) is not None:
         return
     case = make_case(question, space, plan, probes, bisection=bisection_id)
-    if case.answer.status not in ("isolated", "several") or not case.is_symptom:
+    if case.answer.status not in ("isolated", "several"):
+        return
+    title, spent = f"closer look at the culprit of {bisection_id}", _why_spent(store, bisection_id, question)
+    if is_profiled(question) and not case.is_symptom:
+        profiled = SecondLook(SecondRun.PROFILE, reason=spent)
+        if not spent:
+            profiled = profile_culprit(store, title, question, space, case, executor)
+        _note(store, bisection_id, profiled, num_probes=2)
+        return
+    if not case.is_symptom:
         return
     chosen = pick_runs(case)
     if chosen is None:
@@ -85,7 +95,7 @@ def look_closer(
         return
 
     def run_again(closer: Question) -> tuple[str, ProbeResult]:
-        name = store.create(closer.to_json() | {"kind": "probe"}, title=f"closer look at the culprit of {bisection_id}")
+        name = store.create(closer.to_json() | {"kind": "probe"}, title=title)
         single = SingleProbe(closer, space, run.seen.seed_idx, run.seen.point)
         store.append(name, "started", {})
         try:
@@ -96,10 +106,14 @@ def look_closer(
         store.append(name, "finished", {"answer": {"status": found[1].fingerprint.ending.kind.value, "summary": ""}})
         return found
 
-    spent = _why_spent(store, bisection_id, question)
     second = SecondLook(kind, reason=spent) if spent else run_second_look(question, kind, run_again)
-    noted = {"kind": kind.value, "said": list(second.said), "key": second.key, "reason": second.reason}
-    store.append(bisection_id, LOOKED_CLOSER, {**noted, "num_probes": int(bool(second.key))})
+    _note(store, bisection_id, second, num_probes=1)
+
+
+def _note(store: Store, bisection_id: str, second: SecondLook, *, num_probes: int) -> None:
+    """Store what a closer look said; it took so many probes, if it was made."""
+    noted = {"kind": second.kind.value, "said": list(second.said), "key": second.key, "reason": second.reason}
+    store.append(bisection_id, LOOKED_CLOSER, {**noted, "num_probes": num_probes if second.key else 0})
 
 
 def _why_spent(store: Store, bisection_id: str, question: Question) -> str:

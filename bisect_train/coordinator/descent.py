@@ -115,6 +115,8 @@ def look_inside(
     common = replace(
         question,
         kind="run",
+        ladder=(),  # it was named on this rung
+        num_earlier_attempts=0,
         limits=limits,
         part_of=part_of,
         only=(),

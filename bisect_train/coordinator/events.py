@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.contradiction import Contradiction
 from bisect_train.core.executor import ProbeProgress
 from bisect_train.core.probe import ProbeResult
+from bisect_train.core.question import Question
 from bisect_train.search.terms import Plan, Request
 from bisect_train.verdict.outcome import Observation
 
@@ -23,10 +25,11 @@ class PlanMade:
 
 @dataclass(frozen=True, slots=True)
 class ProbeStarted:
-    """A probe was handed to the executor."""
+    """A probe was handed to the executor; `rung` names the next rung where it runs ahead on that, else it is ""."""
 
     key: str
     request: Request
+    rung: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,13 @@ class ProbeMoved:
 
 @dataclass(frozen=True, slots=True)
 class ProbeDone:
-    """A probe came to its end, or a known result was reused."""
+    """A probe came to its end, or a known result was reused; `rung` as in ProbeStarted."""
 
     key: str
     observation: Observation
     result: ProbeResult
     is_reused: bool
+    rung: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +66,13 @@ class MarkContradicted:
     found: Contradiction
 
 
-CoordinatorEvent = PlanMade | ProbeStarted | ProbeMoved | ProbeDone | ProbeGone | MarkContradicted
+@dataclass(frozen=True, slots=True)
+class RungTaken:
+    """Another rung of the ladder is worked on from here on; `question` is on it, `space` holds its variants."""
+
+    question: Question
+    space: ChangeSpace
+    reason: str
+
+
+CoordinatorEvent = PlanMade | ProbeStarted | ProbeMoved | ProbeDone | ProbeGone | MarkContradicted | RungTaken

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import count
 
 from bisect_train.coordinator.contradiction import contradicted_marks
+from bisect_train.coordinator.early import EarlyVerdicts
 from bisect_train.coordinator.events import CoordinatorEvent, MarkContradicted, ProbeDone, ProbeGone
+from bisect_train.coordinator.golden import GOLDEN_STALE, golden_observations, is_stale
 from bisect_train.coordinator.observing import (
+    BEGUN_AS,
     REUSE_DISTRUSTED,
     load_state,
     observe,
@@ -30,18 +34,29 @@ from bisect_train.coordinator.person import (
     taken_back,
 )
 from bisect_train.coordinator.trust import has_foreign_judge, is_contradicted, is_reusable
+from bisect_train.coordinator.unread import Reads
 from bisect_train.core.changes import Point, Variant
+from bisect_train.core.early import EarlyRules
 from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec, probe_key
 from bisect_train.core.question import Question
+from bisect_train.core.reads import ReadSet
 from bisect_train.core.verdict import VerdictKind
-from bisect_train.search.terms import Known, Request
+from bisect_train.search.terms import Known, Plan, Request, Rules
 from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store
 from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.outcome import Observation
 
 
+@dataclass(slots=True)
+class Tally:
+    """Probes that a bisection has run, and results that it has taken over, on all its rungs."""
+
+    num_probes: int = 0
+    num_reused: int = 0
+
+
 class Knowledge:
-    """What is known of one bisection.
+    """What is known of one bisection on one rung.
 
     Args:
         question: what was asked.
@@ -49,6 +64,7 @@ class Knowledge:
         store: events and results; the caller holds the bisection's lock.
         facts: of the machine that runs the probes.
         listener: told what happens.
+        tally: counts what is run and reused, on all rungs together.
     """
 
     def __init__(
@@ -59,6 +75,7 @@ class Knowledge:
         store: Store,
         facts: MachineFacts,
         listener: Callable[[CoordinatorEvent], None],
+        tally: Tally | None = None,
     ) -> None:
         self._question = question
         self._id = bisection_id
@@ -70,11 +87,16 @@ class Knowledge:
         self._marks: dict[int, VerdictKind] = {}
         self._contradicted: set[int] = set()
         self._own_results: dict[str, ProbeResult] = {}
+        self._recorded: dict[Request, ProbeResult] = {}
+        self._reads: dict[Request, ReadSet | None] = {}
+        self._whole_keys: dict[str, str] = {}  # of runs that may be stopped early, by their own key
+        self._early = EarlyVerdicts(question)
         self._reused: set[Request] = set()
+        self._golden: list[Observation] = []
         self._trusts_reuse = True
         self._taken_back = TakenBack()
-        self.num_probes = 0
-        self.num_reused = 0
+        self._durations: list[tuple[Point, float]] = []
+        self.tally = tally or Tally()
 
     def load(self) -> None:
         """Take over what earlier coordinators of this bisection observed."""
@@ -82,11 +104,16 @@ class Knowledge:
         self._unbuildable.update(stored.unbuildable)
         self._observations.extend(stored.observations)
         self._own_results.update((probe.key, probe.result) for probe in stored.probes)
+        self._recorded.update((request_of_spec(probe.spec), probe.result) for probe in stored.probes)
+        self._reads.update(stored.reads)
         self._marks.update(stored.marks)
+        self._durations.extend((request_of_spec(probe.spec).point, probe.result.wall_s) for probe in stored.probes)
         events = self._store.events(self._id)
         kinds = Counter(event.kind for event in events)
-        self.num_probes, self.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
+        self.tally.num_probes, self.tally.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
         self._trusts_reuse = not kinds[REUSE_DISTRUSTED]
+        golden = () if kinds[GOLDEN_STALE] else golden_observations(self._question, self._facts)
+        self._golden = [run for run in golden if run in self._observations]
         self._taken_back = taken_back(events)
         reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if is_foreign(event))
         self._reused.update(reused if self._trusts_reuse else ())
@@ -94,6 +121,10 @@ class Knowledge:
     def known(self, in_flight: list[Request], slots: int) -> Known:
         """Return it in the terms of the search."""
         return Known(self._observations, self._unbuildable, in_flight, slots, self._marks)
+
+    def reads(self) -> list[Reads]:
+        """Return what each run that counts has read."""
+        return [(request.point, reads) for request, reads in self._reads.items()]
 
     def key_of(self, request: Request, spec: ProbeSpec) -> str:
         """Return the probe's identity; repeats and proofs are fresh in each bisection, and so is what was taken back."""
@@ -106,6 +137,25 @@ class Knowledge:
             if key not in gone.keys:
                 break
         return key
+
+    def early_rules(self, request: Request, plan: Plan, rules: Rules) -> EarlyRules | None:
+        """Return when a run may be stopped before its last step; None where it must go to its end."""
+        return self._early.rules_for(request, plan, rules, observations=self._observations, runs=self._recorded)
+
+    def early_key_of(self, key: str, spec: ProbeSpec, early: EarlyRules | None) -> str:
+        """Return the key of a run that may be stopped early, given that of the whole run; this one where that is known."""
+        if early is None or self.has_result(key):
+            return key
+        scope = f"{self._id}/early-{key}"
+        early_key = probe_key(spec, settings=self._question.settings, facts=self._facts, scope=scope)
+        if early_key in self._taken_back.keys:
+            return key
+        self._whole_keys[early_key] = key
+        return early_key
+
+    def durations(self) -> tuple[tuple[Point, float], ...]:
+        """Return the point and the time (seconds) of each probe that this bisection has run on this rung, in that order."""
+        return tuple(self._durations)
 
     def has_result(self, key: str) -> bool:
         """Return whether a result is known already that can stand for a run of this bisection."""
@@ -125,7 +175,7 @@ class Knowledge:
         if result is None or not is_reusable(result, self._question.settings):
             return False
         self._store.reuse_result(self._id, key, self._spec_of(request, variant))
-        self.num_reused += 1
+        self.tally.num_reused += 1
         self._reused.add(request)
         self._observe(key, request, result, is_reused=True)
         return True
@@ -133,13 +183,21 @@ class Knowledge:
     def take_result(self, result: ProbeResult, requests: Iterable[Request], variant: Variant) -> None:
         """Store the result of a probe that has run, and take it for each request that it answers."""
         first, *others = requests
-        key = result.job_id
-        self._store.save_result(self._id, key, result, spec=self._spec_of(first, variant))
-        self.num_probes += 1
-        self._observe(key, first, result, is_reused=False)
+        key, spec = self._key_to_store(result), self._spec_of(first, variant)
+        if key != result.job_id:
+            spec[BEGUN_AS] = result.job_id
+        self._store.save_result(self._id, key, result, spec=spec)
+        self.tally.num_probes += 1
+        self._durations.append((first.point, result.wall_s))
+        self._observe(key, first, result, is_reused=False, told_key=result.job_id)
         for request in others:
             self._share(key, request, variant)
             self._observe(key, request, result, is_reused=True)
+
+    def _key_to_store(self, result: ProbeResult) -> str:
+        """Return the key of a result: a run that might have been stopped early and was not is a whole run like any other."""
+        whole = self._whole_keys.get(result.job_id, result.job_id)
+        return result.job_id if result.fingerprint.early is not None or whole in self._own_results else whole
 
     def give_up(self, request: Request, variant: Variant, reason: str) -> None:
         """Store that a probe was lost too often: its request has no verdict."""
@@ -166,17 +224,32 @@ class Knowledge:
         """Store that one result answers another request too: two points with the same files are one variant."""
         self._store.append(self._id, RESULT_SHARED, {"key": key, "spec": self._spec_of(request, variant)})
 
-    def _observe(self, key: str, request: Request, result: ProbeResult, *, is_reused: bool) -> None:
+    def _observe(
+        self, key: str, request: Request, result: ProbeResult, *, is_reused: bool, told_key: str | None = None
+    ) -> None:
         self._own_results[key] = result
+        self._recorded[request] = result
+        self._reads[request] = result.fingerprint.reads
         observation = observe(request, result.fingerprint, self._question)
         self._observations.append(observation)
-        self._tell(ProbeDone(key, observation, result, is_reused))
+        self._tell(ProbeDone(told_key or key, observation, result, is_reused))
+        repeats = all(item.repeats for item in self._question.golden)
+        if self._golden and is_stale(self._golden, observation, repeats=repeats):
+            self._distrust_golden(key)
         if self._reused and is_contradicted(observation, self._observations, self._reused):
             self._distrust_reused()
+
+    def _distrust_golden(self, key: str) -> None:
+        """Drop what the baseline says: the good end does not show it any more, so something outside git has changed."""
+        self._store.append(self._id, GOLDEN_STALE, {"key": key})
+        self._observations = [run for run in self._observations if run not in self._golden]
+        self._golden = []
 
     def _distrust_reused(self) -> None:
         """Drop what earlier bisections observed: a fresh repeat gave other bits, so something outside git has changed."""
         self._store.append(self._id, REUSE_DISTRUSTED, {})
         self._trusts_reuse = False
         self._observations = [run for run in self._observations if request_of(run) not in self._reused]
+        for request in self._reused:
+            self._reads.pop(request, None)
         self._reused.clear()

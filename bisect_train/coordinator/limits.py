@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bisect_train.coordinator.climb import rung_in_force
 from bisect_train.coordinator.descent import children_of
 from bisect_train.coordinator.observing import LIMITS_CHANGED
 from bisect_train.coordinator.spending import Spending
@@ -14,9 +15,10 @@ from bisect_train.store.contract import PROBE_FINISHED, Store, StoredBisection, 
 
 
 def question_in_force(store: Store, stored: StoredBisection) -> Question:
-    """Return what a bisection asks, with the limits that are in force."""
-    question = Question.of_json(stored.question)
-    return replace(question, limits=limits_in_force(question.limits, store.events(stored.id)))
+    """Return what a bisection asks, with the limits and on the rung that are in force."""
+    events = store.events(stored.id)
+    question = rung_in_force(Question.of_json(stored.question), events)
+    return replace(question, limits=limits_in_force(question.limits, events))
 
 
 def limits_in_force(limits: Limits, events: Sequence[StoredEvent]) -> Limits:

@@ -11,31 +11,39 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.beside import with_good_end
+from bisect_train.coordinator.climb import Climb, first_look_requests
 from bisect_train.coordinator.costs import Costs
 from bisect_train.coordinator.events import (
     CoordinatorEvent,
     PlanMade,
+    ProbeDone,
     ProbeGone,
     ProbeMoved,
     ProbeStarted,
+    RungTaken,
 )
-from bisect_train.coordinator.knowledge import Knowledge
+from bisect_train.coordinator.knowledge import Knowledge, Tally
 from bisect_train.coordinator.observing import (
     active_s,
     rules_for,
 )
 from bisect_train.coordinator.spending import PROBE_CANCELLED, PROBE_LOST, Spending
 from bisect_train.coordinator.trust import refuse_missing_judge, why_lost
+from bisect_train.coordinator.unread import Unread
 from bisect_train.coordinator.warmth import Warmth
 from bisect_train.core.changes import Variant
+from bisect_train.core.early import EarlyRules
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec
 from bisect_train.core.question import Question
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Answer, Phase, Plan, Request, answer_budget
+from bisect_train.shrink.moves import Move
 from bisect_train.store.contract import Store
 
 MAX_TRIES = 3
@@ -52,6 +60,8 @@ class Ended:
         num_probes: probes that were run, by this coordinator or an earlier one of the same bisection.
         num_reused: results that came from other bisections.
         wall_s: time of all coordinators of this bisection, seconds.
+        question: on the rung that gave the answer.
+        space: of the question.
         gpu_hours: GPU-hours that its own probes used, lost and cancelled ones too.
     """
 
@@ -60,6 +70,8 @@ class Ended:
     num_probes: int
     num_reused: int
     wall_s: float
+    question: Question
+    space: ChangeSpace
     gpu_hours: float = 0.0
 
     @property
@@ -70,8 +82,12 @@ class Ended:
 
 @dataclass(slots=True)
 class _Job:
-    """A running probe: the requests that its result answers, what it runs, and when it was started (clock, seconds)."""
+    """A running probe: the requests that its result answers, what it runs, and when it was started (clock, seconds).
 
+    `knowledge` takes the result: that of the rung it runs on.
+    """
+
+    knowledge: Knowledge
     requests: list[Request]
     variant: Variant
     spec: ProbeSpec
@@ -89,6 +105,7 @@ class Coordinator:
         executor: runs the probes; the caller closes it.
         listener: told what happens; must not raise.
         clock: seconds, for the cost only.
+        respace: gives the changes of the question on another rung; needed where it has a ladder.
     """
 
     def __init__(
@@ -101,6 +118,7 @@ class Coordinator:
         executor: Executor,
         listener: Callable[[CoordinatorEvent], None] = lambda event: None,
         clock: Callable[[], float] = time.monotonic,
+        respace: Callable[[Question], ChangeSpace] | None = None,
     ) -> None:
         self._question = question
         self._id = bisection_id
@@ -109,12 +127,17 @@ class Coordinator:
         self._executor = executor
         self._tell = listener
         self._clock = clock
+        self._respace = respace
         self._rules = rules_for(question, space)
+        self._climb = Climb(question, store=store, bisection_id=bisection_id)
         self._facts = MachineFacts("", "", 1)
+        self._tally = Tally()
+        self._above: Knowledge | None = None
         self._jobs: dict[str, _Job] = {}
         self._num_tries: dict[str, int] = {}
         self._knowledge = self._make_knowledge()
         self._costs = self._make_costs()
+        self._unread = Unread(question, space)
         self._warmth = self._make_warmth()
         self._earlier_s = 0.0
         self._spending = Spending(question.settings.gpus, question.limits.gpu_hours)
@@ -147,8 +170,8 @@ class Coordinator:
             raise
         self._cancel_all()
         wall_s = self._earlier_s + self._clock() - started
-        knows = self._knowledge
-        return Ended(plan, answer, knows.num_probes, knows.num_reused, wall_s, self._spending.hours)
+        tally, hours = self._tally, self._spending.hours
+        return Ended(plan, answer, tally.num_probes, tally.num_reused, wall_s, self._question, self._space, hours)
 
     def _stop(self, kind: str, *, reason: str = "") -> None:
         """Note why it stopped; where that cannot be stored (a full disk), the error that is under way says more."""
@@ -161,8 +184,19 @@ class Coordinator:
             self._executor.cancel(key)
         self._jobs.clear()
 
-    def _make_knowledge(self) -> Knowledge:
-        return Knowledge(self._question, bisection_id=self._id, store=self._store, facts=self._facts, listener=self._tell)
+    def _make_knowledge(self, question: Question | None = None) -> Knowledge:
+        return Knowledge(
+            question or self._question,
+            bisection_id=self._id,
+            store=self._store,
+            facts=self._facts,
+            listener=partial(self._tell_of, question.rung.name if question else ""),
+            tally=self._tally,
+        )
+
+    def _tell_of(self, rung: str, event: CoordinatorEvent) -> None:
+        """Tell what happens on a rung; "" is the one that is worked on."""
+        self._tell(replace(event, rung=rung) if isinstance(event, ProbeDone) else event)
 
     def _make_costs(self) -> Costs:
         return Costs(self._question, bisection_id=self._id, space=self._space, store=self._store, knowledge=self._knowledge)
@@ -181,9 +215,12 @@ class Coordinator:
         self._spending.load(events, self._store.results(self._id))
 
     def _loop(self) -> tuple[Plan, Answer]:
-        slots = min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
         while True:
+            slots = self._num_slots()
             plan = self._plan(max(1, slots))
+            if (move := self._climb.next_move(plan)) is not None:
+                self._take_rung(move, plan)
+                continue
             if plan.answer is not None:
                 return plan, plan.answer
             self._cancel_obsolete(plan)
@@ -197,21 +234,48 @@ class Coordinator:
                 return plan, answer_budget(plan, reason)
             self._wait_for_result()
 
+    def _num_slots(self) -> int:
+        return min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
+
+    def _take_rung(self, move: Move, plan: Plan) -> None:
+        """Go on with another rung; runs of its ends that were begun ahead go on, too."""
+        self._question = self._climb.take(move, plan)
+        if self._respace is not None:
+            self._space = self._respace(self._question)
+        self._rules = rules_for(self._question, self._space)
+        self._climb = Climb(self._question, store=self._store, bisection_id=self._id)
+        self._executor.adopt(self._question.settings)
+        self._facts = self._executor.facts()
+        self._knowledge = self._make_knowledge()
+        self._knowledge.load()
+        self._above = None
+        self._costs = self._make_costs()
+        self._unread = Unread(self._question, self._space)
+        self._warmth = self._make_warmth()
+        for job in self._jobs.values():
+            if job.spec.rung == self._question.rung:
+                job.knowledge = self._knowledge
+        self._tell(RungTaken(self._question, self._space, move.reason))
+
     def _plan(self, slots: int) -> Plan:
         knows = self._knowledge
-        in_flight = [request for job in self._jobs.values() for request in job.requests]
-        known = knows.known(in_flight, slots)
+        in_flight = [request for job in self._jobs.values() if job.knowledge is knows for request in job.requests]
+        known = replace(knows.known(in_flight, slots), inert=self._unread.changes(knows.reads()))
         plan = make_plan(self._rules, known)
         if plan.phase is Phase.SEARCH and len(self._jobs) < slots and (costs := self._costs.of(plan, known)):
             plan = make_plan(self._rules, replace(known, costs=costs))
-        self._tell(PlanMade(plan, knows.num_probes, knows.num_reused, slots))
+        self._tell(PlanMade(plan, self._tally.num_probes, self._tally.num_reused, slots))
         knows.tell_contradicted(plan.ends)
         return plan
 
     def _cancel_obsolete(self, plan: Plan) -> None:
-        wanted = set(plan.wanted)
+        wanted, is_about_ends = set(plan.wanted), plan.phase is Phase.ENDS
+        if is_about_ends and self._climb.is_above_first:
+            wanted.update(first_look_requests(self._rules))  # begun ahead, when this was the next rung
         for key, job in list(self._jobs.items()):
-            if not wanted.intersection(job.requests):
+            if job.knowledge is self._above and is_about_ends:
+                continue
+            if job.knowledge is not self._knowledge or not wanted.intersection(job.requests):
                 self._executor.cancel(key)
                 del self._jobs[key]
                 self._store.append(self._id, PROBE_CANCELLED, {"key": key, "wall_s": self._note_time(job)})
@@ -227,7 +291,8 @@ class Coordinator:
 
     def _start(self, plan: Plan, slots: int) -> bool:
         """Start what is wanted while slots are free; return whether something was learnt, so that a new plan is due."""
-        running = {request for job in self._jobs.values() for request in job.requests}
+        knows = self._knowledge
+        running = {request for job in self._jobs.values() if job.knowledge is knows for request in job.requests}
         for request in plan.wanted:
             if request in running:
                 continue
@@ -237,33 +302,67 @@ class Coordinator:
                 self._knowledge.note_unbuildable(request, str(error))
                 return True
             spec = ProbeSpec(variant, self._question.rung, request.seed_idx, request.repeat)
-            key = self._knowledge.key_of(request, spec)
+            early = knows.early_rules(request, plan, self._rules)
+            key = knows.early_key_of(knows.key_of(request, spec), spec, early)
             if key in self._jobs:
                 self._jobs[key].requests.append(request)
             elif self._knowledge.take_known(key, request, variant):
                 return True
             elif len(self._jobs) < slots and not self._why_spent():
                 try:
-                    self._submit(key, request, spec)
+                    self._submit(key, request, spec, early=early)
                 except UnbuildableError as error:
                     self._knowledge.note_unbuildable(request, str(error))
                     return True
+        if plan.phase is Phase.ENDS:
+            self._start_ahead(slots)
         return False
+
+    def _start_ahead(self, slots: int) -> None:
+        """Begin with the ends of the next rung on workers that the proof of the ends leaves idle."""
+        question = self._climb.ahead
+        if question is None or len(self._jobs) >= slots:
+            return
+        if self._above is None:
+            self._above = self._make_knowledge(question)
+            self._above.load()
+        knows = self._above
+        known = {(run.point, run.seed_idx, run.repeat) for run in knows.known([], slots).observations}
+        for request in first_look_requests(self._rules):
+            if len(self._jobs) >= slots or self._why_spent():
+                return
+            variant = self._space.variant(request.point)
+            spec = ProbeSpec(variant, question.rung, request.seed_idx, request.repeat)
+            key = knows.key_of(request, spec)
+            is_known = (request.point, request.seed_idx, request.repeat) in known or knows.has_result(key)
+            if not is_known and key not in self._jobs:
+                self._submit(key, request, spec, above=(question, knows))
 
     def _why_spent(self) -> str:
         """Return why no more probes may be started, "" while they may."""
         limit, num_running = self._question.limits.max_probes, len(self._jobs)
-        if limit is not None and self._knowledge.num_probes + num_running >= limit:
+        if limit is not None and self._tally.num_probes + num_running >= limit:
             return f"the budget of {limit} probes is spent"
         return self._spending.why_spent(num_running)
 
-    def _submit(self, key: str, request: Request, spec: ProbeSpec) -> None:
+    def _submit(
+        self,
+        key: str,
+        request: Request,
+        spec: ProbeSpec,
+        *,
+        above: tuple[Question, Knowledge] | None = None,
+        early: EarlyRules | None = None,
+    ) -> None:
+        """Hand a probe to the executor; `above`: of the next rung, with what is known there; `early`: when it may stop."""
         packs = self._space.packs(spec.variant)
         is_fresh = self._warmth.must_be_fresh(spec)
-        self._executor.submit(ProbeJob(key, spec, self._question.settings, self._space.repo_key, packs, is_fresh))
-        self._jobs[key] = _Job([request], spec.variant, spec, self._clock())
+        question, knowledge = above or (self._question, self._knowledge)
+        job = ProbeJob(key, spec, question.settings, self._space.repo_key, packs, is_fresh, early=early)
+        self._executor.submit(with_good_end(job, question=question, space=self._space, rules=self._rules))
+        self._jobs[key] = _Job(knowledge, [request], spec.variant, spec, self._clock())
         self._store.append(self._id, "probe_started", {"key": key, "point": request.point.to_text()})
-        self._tell(ProbeStarted(key, request))
+        self._tell(ProbeStarted(key, request, question.rung.name if above else ""))
 
     # ---- finish ---------------------------------------------------------------------------------------------------
 
@@ -295,7 +394,7 @@ class Coordinator:
         del self._jobs[result.job_id]
         refuse_missing_judge(result, self._question.settings)
         self._spending.add_finished(result.wall_s)
-        self._knowledge.take_result(result, job.requests, job.variant)
+        job.knowledge.take_result(result, job.requests, job.variant)
         return True
 
     def _lose(self, key: str, reason: str) -> bool:
@@ -309,5 +408,5 @@ class Coordinator:
         for request in job.requests:
             self._tell(ProbeGone(key, request, reason))
             if tries >= MAX_TRIES:
-                self._knowledge.give_up(request, job.variant, f"lost {tries} times: {reason}")
+                job.knowledge.give_up(request, job.variant, f"lost {tries} times: {reason}")
         return True

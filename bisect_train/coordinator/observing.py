@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.golden import GOLDEN_STALE, golden_observations
 from bisect_train.coordinator.person import (
     GIVEN_UP,
     RESULT_SHARED,
@@ -16,13 +17,16 @@ from bisect_train.coordinator.person import (
     request_of_spec,
     taken_back,
 )
+from bisect_train.coordinator.unread import Unread
 from bisect_train.core.changes import Point, Variant, point_of_text
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.probe import MachineFacts
 from bisect_train.core.question import Question
+from bisect_train.core.reads import ReadSet
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
+from bisect_train.shrink.ladder import level_share
 from bisect_train.store.contract import MARKED, PROBE_FINISHED, UNDONE, Store, StoredEvent, StoredProbe
 from bisect_train.verdict.end_terms import EndRules
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind, judge_outcome
@@ -32,6 +36,7 @@ LIMITS_CHANGED = "limits_changed"
 """Event {max_probes, gpu_hours}: what may be spent in all, from here on; what is missing stays as it was."""
 
 BY_A_PERSON = (MARKED, UNDONE, LIMITS_CHANGED)
+BEGUN_AS = "begun_as"  # in a spec: the key under which the probe was started, where its result has another one
 REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused result: none of them counts from here on
 
 
@@ -46,7 +51,7 @@ def count_rounds(events: Sequence[StoredEvent]) -> int:
         if event.kind == "probe_started":
             round_of[event.data["key"]] = ended + 1
         elif event.kind == PROBE_FINISHED:
-            ended = max(ended, round_of.get(event.data["key"], 0))
+            ended = max(ended, round_of.get(event.data.get("spec", {}).get(BEGUN_AS, event.data["key"]), 0))
     return ended
 
 
@@ -63,7 +68,9 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
             has_judge=bool(question.settings.judge),
             repeats_known=question.repeats,
             symptom=question.symptom,
+            level_share=level_share(len(question.ladder), question.rung_idx),
         ),
+        num_earlier_attempts=question.num_earlier_attempts,
         good_is_base=space.good_is_base,
         num_ordered=space.num_ordered,
         skipped=space.skipped,
@@ -106,6 +113,16 @@ def is_comparable(spec: Mapping[str, Any], facts: MachineFacts) -> bool:
     return bool(spec.get("hardware_class") == facts.hardware_class and spec.get("interpreter") == facts.interpreter)
 
 
+def is_of_rung(spec: Mapping[str, Any], question: Question) -> bool:
+    """Return whether what was stored was run on the rung of this question; evidence counts for its own rung only."""
+    return bool(spec.get("rung", question.rung.name) == question.rung.name)
+
+
+def of_rung(probes: Iterable[StoredProbe], question: Question) -> tuple[StoredProbe, ...]:
+    """Return the results of runs on the rung of this question."""
+    return tuple(probe for probe in probes if is_of_rung(probe.spec, question))
+
+
 def request_of(run: Observation) -> Request:
     """Return the request that an observation answers."""
     return Request(run.point, run.seed_idx, run.repeat, run.attempt, run.proof_of, run.part)
@@ -118,13 +135,14 @@ def observe_stored(probes: Iterable[StoredProbe], question: Question) -> list[Ob
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What the store knows of a bisection: comparable results, observations (lost ones given up included), conflicts.
+    """What the store knows of a bisection on one rung: comparable results, observations (lost ones given up too), conflicts.
 
     What a person took back is left out.
 
     Attributes:
         marks: what a person said about versions.
         budget_reason: why it ended without an answer, "" otherwise.
+        reads: what each run has read, by its request; None where it has not told.
     """
 
     probes: tuple[StoredProbe, ...]
@@ -132,10 +150,16 @@ class StoredState:
     unbuildable: Mapping[Point, str]
     budget_reason: str = ""
     marks: Mapping[int, VerdictKind] = field(default_factory=dict)
+    reads: Mapping[Request, ReadSet | None] = field(default_factory=dict)
+
+    def inert(self, question: Question, space: ChangeSpace) -> frozenset[int]:
+        """Return the indices of the changes that the program was seen not to read."""
+        return Unread(question, space).changes((request.point, reads) for request, reads in self.reads.items())
 
     def plan(self, question: Question, space: ChangeSpace) -> Plan:
         """Return the plan that these observations lead to; runs nothing."""
-        plan = make_plan(rules_for(question, space), Known(self.observations, self.unbuildable, marks=self.marks))
+        inert = self.inert(question, space)
+        plan = make_plan(rules_for(question, space), Known(self.observations, self.unbuildable, marks=self.marks, inert=inert))
         if plan.answer is None and self.budget_reason:
             return replace(plan, answer=answer_budget(plan, self.budget_reason))
         return plan
@@ -156,19 +180,28 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     if facts is None and probes:
         newest = probes[-1].spec
         facts = MachineFacts(str(newest.get("hardware_class")), str(newest.get("interpreter")), 1)
-    kept = tuple(probe for probe in probes if facts is None or is_comparable(probe.spec, facts))
+    comparable = tuple(probe for probe in probes if facts is None or is_comparable(probe.spec, facts))
+    kept = of_rung(comparable, question)
     by_key = {probe.key: probe for probe in kept}
     observations = observe_stored(kept, question)
+    reads = {request_of_spec(probe.spec): probe.result.fingerprint.reads for probe in kept}
     unbuildable: dict[Point, str] = {}
     for event in events:
         if event.kind == "unbuildable":
             unbuildable[point_of_text(event.data["point"])] = str(event.data["reason"])
-        elif event.kind == GIVEN_UP and (facts is None or is_comparable(event.data, facts)):
+        elif (
+            event.kind == GIVEN_UP and is_of_rung(event.data, question) and (facts is None or is_comparable(event.data, facts))
+        ):
             observations.append(observe_lost(request_of_spec(event.data), str(event.data["reason"])))
         elif event.kind == RESULT_SHARED and event.data["key"] in by_key:
             result = by_key[event.data["key"]].result
-            observations.append(observe(request_of_spec(event.data["spec"]), result.fingerprint, question))
-    return StoredState(kept, tuple(observations), unbuildable, _budget_reason(every), marks_of(events))
+            request = request_of_spec(event.data["spec"])
+            observations.append(observe(request, result.fingerprint, question))
+            reads[request] = result.fingerprint.reads
+    if not any(event.kind == GOLDEN_STALE for event in events):
+        seen = {request_of(run) for run in observations}
+        observations += [run for run in golden_observations(question, facts) if request_of(run) not in seen]
+    return StoredState(kept, tuple(observations), unbuildable, _budget_reason(every), marks_of(events), reads)
 
 
 def _budget_reason(events: Sequence[StoredEvent]) -> str:

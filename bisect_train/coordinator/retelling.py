@@ -68,7 +68,9 @@ class Retelling:
         lost = [observe_lost(request_of(entry.seen), CALLED_UNTESTABLE) for entry in self.untestable]
         events = [StoredEvent(seq, MARKED, 0.0, dict(data)) for seq, data in enumerate(self.marks, start=1)]
         seen = (*(entry.seen for entry in self.kept), *lost)
-        return StoredState((), seen, source.unbuildable, marks=marks_of(events))
+        requests = {request_of(entry.seen) for entry in self.kept}
+        reads = {request: item for request, item in source.reads.items() if request in requests}
+        return StoredState((), seen, source.unbuildable, marks=marks_of(events), reads=reads)
 
 
 def list_entries(store: Store, bisection_id: str, question: Question) -> tuple[Entry, ...]:

@@ -41,10 +41,13 @@ def is_reusable(result: ProbeResult, settings: RunSettings) -> bool:
     """Return whether a result of another bisection, with the same probe key, can stand for a run of this one.
 
     The limit of time, resources and the need of a recorder are no part of a probe's key, so a timeout, an
-    out-of-memory or a run without a recorder says nothing about a bisection with other ones.
+    out-of-memory or a run without a recorder says nothing about a bisection with other ones. What was stopped early showed
+    enough for the bisection that stopped it, and is no whole run.
     """
     fingerprint = result.fingerprint
     has_what_is_needed = bool(fingerprint.ranks) or not settings.needs_recorder
+    if fingerprint.early is not None:  # no whole run
+        return False
     return fingerprint.ending.kind in REUSABLE_ENDINGS and has_what_is_needed and not why_lost(result)
 
 

@@ -7,7 +7,7 @@ so it is for good where the two differ: then the program does not repeat itself,
 from __future__ import annotations
 
 from bisect_train.coordinator.observing import is_comparable
-from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec
+from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec, Rung
 from bisect_train.core.question import Question
 from bisect_train.store.contract import Store
 from bisect_train.verdict.outcome import digest_fingerprint
@@ -15,7 +15,10 @@ from bisect_train.verdict.outcome import digest_fingerprint
 WARM_START = "warm_start"
 """Event {is_proven, key, hardware_class, interpreter}: whether a fork showed the bits of a fresh process of the same run."""
 
+OTHER_BITS = "a forked process did not show the bits of a fresh one"
+
 Shown = tuple[str, str, str]  # bits, kind of ending, signature
+Twin = tuple[str, int, Rung]  # what repeats of a run have in common
 
 
 class Warmth:
@@ -27,7 +30,7 @@ class Warmth:
         self._id = bisection_id
         self._store = store
         self._facts = facts
-        self._fresh: dict[tuple[str, int], Shown] = {}
+        self._fresh: dict[Twin, Shown] = {}
         whole = [bisection_id, *([question.part_of] if question.part_of else [])]  # what it is a part of proved it for both
         events = [event.data for name in whole for event in store.events(name) if event.kind == WARM_START]
         told = [data["is_proven"] for data in events if is_comparable(data, facts)]
@@ -46,12 +49,14 @@ class Warmth:
         ending = result.fingerprint.ending
         shown = (digest_fingerprint(result.fingerprint, self._metric), ending.kind.value, ending.signature)
         twin = _twin_of(spec)
+        if result.fingerprint.early is not None:  # part of a run has not its bits
+            return OTHER_BITS if self._is_off and result.is_warm else ""
         if not result.is_warm:
             self._fresh.setdefault(twin, shown)
             return ""
         if not self._is_off and (twin in self._fresh or not self._is_proven):
             self._judge(result.job_id, is_proven=bool(shown[0]) and shown == self._fresh.get(twin))
-        return "a forked process did not show the bits of a fresh one" if self._is_off else ""
+        return OTHER_BITS if self._is_off else ""
 
     def _judge(self, key: str, *, is_proven: bool) -> None:
         if is_proven and self._is_proven:
@@ -61,6 +66,6 @@ class Warmth:
         self._store.append(self._id, WARM_START, {"is_proven": is_proven, "key": key, **where})
 
 
-def _twin_of(spec: ProbeSpec) -> tuple[str, int]:
+def _twin_of(spec: ProbeSpec) -> Twin:
     """Return what repeats of a run have in common."""
-    return (spec.variant.id, spec.seed_idx)
+    return (spec.variant.id, spec.seed_idx, spec.rung)

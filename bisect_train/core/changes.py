@@ -149,6 +149,7 @@ class Variant:
         python: absolute path of the interpreter, where the variant says so; "" takes the settings'.
         launcher: arguments that stand before the whole command, such as those that start a container.
         interpreter: digest of what `python` has installed, "" with the settings' interpreter.
+        patterns: (name, pattern) of metrics whose lines this variant prints in its own way.
     """
 
     tree: str
@@ -165,6 +166,7 @@ class Variant:
     python: str = ""
     launcher: tuple[str, ...] = ()
     interpreter: str = ""
+    patterns: tuple[tuple[str, str], ...] = ()
     id: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -189,6 +191,7 @@ def _digest_variant(variant: Variant) -> str:
         "python": variant.python,
         "launcher": list(variant.launcher),
         "interpreter": variant.interpreter,
+        **({"patterns": [list(pair) for pair in variant.patterns]} if variant.patterns else {}),
     }
     return digest_of([*parts, more] if any(more.values()) else parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult
+from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, RunSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,9 @@ class Executor(Protocol):
 
     def facts(self) -> MachineFacts:
         """Return what the probes' numbers depend on, and how many run at the same time."""
+
+    def adopt(self, settings: RunSettings) -> None:
+        """Take the resources of one probe from other settings from now on: `facts` counts the slots anew."""
 
     def submit(self, job: ProbeJob) -> None:
         """Start a probe. Raises ValueError if a job with this id is running."""

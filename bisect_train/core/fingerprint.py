@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
+
+from bisect_train.core.reads import ReadSet
 
 
 class EndingKind(str, Enum):
@@ -61,6 +64,8 @@ class StepRecord:
         param_norm, param_hash, rng_hash: at sampled steps only, else None.
         batch_hash: of the first forward's inputs, or None.
         step_s: wall time since the previous step, seconds.
+        step_cpu_s: CPU time of all threads, and of worker processes, since the previous step, without the recorder's; seconds.
+        step_cuda_s: time between the ends of two steps on the CUDA device's own clock, seconds.
         skipped: whether a gradient scaler skipped the step.
         dtypes: parameter, gradient and autocast types.
         rss_mib, cuda_mib: memory, MiB.
@@ -84,6 +89,8 @@ class StepRecord:
     rng_hash: str | None = None
     batch_hash: str | None = None
     step_s: float | None = None
+    step_cpu_s: float | None = None
+    step_cuda_s: float | None = None
     skipped: bool = False
     dtypes: tuple[str, ...] = ()
     rss_mib: float | None = None
@@ -114,12 +121,46 @@ class RankRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricOrigin:
+    """Where a metric's values were read, and how finely they are written there.
+
+    Attributes:
+        source: one of `core.probe.METRIC_SOURCES`.
+        file: path in the checkout, or `{out}/...`; "" for the log.
+        decimals: digits after the point, at most; None where values are no text.
+        digits: significant digits, at most; None where values are no text.
+        bits: of the significand of binary values (24 for float32), None for text.
+        is_redrawn: whether a progress bar shows it: how often it is drawn depends on the clock.
+        note: why there is no value, or what else a reader should know; "" for nothing.
+    """
+
+    source: str = "log"
+    file: str = ""
+    decimals: int | None = None
+    digits: int | None = None
+    bits: int | None = None
+    is_redrawn: bool = False
+    note: str = ""
+
+    def unit_at(self, value: float) -> float:
+        """Return the distance between neighbouring values that can be told apart near a value; 0.0 where it is not known."""
+        if value == 0.0 or not math.isfinite(value):
+            return 0.0 if self.decimals is None else 10.0**-self.decimals
+        if self.bits is not None:
+            return math.ldexp(1.0, math.frexp(value)[1] - self.bits)
+        if self.decimals is None or self.digits is None:
+            return 0.0
+        return 10.0 ** max(-self.decimals, math.floor(math.log10(abs(value))) + 1 - self.digits)
+
+
+@dataclass(frozen=True, slots=True)
 class MetricSeries:
-    """A metric read from the program's log: values in order of appearance; `steps` has one number each, or is empty."""
+    """A metric read from the log or a file: values in order of appearance; `steps` has one number each, or is empty."""
 
     name: str
     values: tuple[float, ...]
     steps: tuple[int, ...] = ()
+    origin: MetricOrigin = MetricOrigin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +169,41 @@ class JudgeResult:
 
     exit_status: int
     output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """Why a run was stopped before its last step: what it had shown by then decides (`core.early`).
+
+    Attributes:
+        like: `good` or `bad`, the end that it is like.
+        step: 0-based, the last one that was looked at.
+        how: `bits` (bitwise that end's run on the same seed so far) or `curve` (a sequential test of the metric's curve).
+        nats: of the curve, ln P(curve | BAD) - ln P(curve | GOOD), tempered.
+        digest, value: of the bits, what that end's whole run showed.
+    """
+
+    like: str
+    step: int
+    how: str
+    nats: float = 0.0
+    digest: str = ""
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What the good end showed on the same worker right before or after a probe, where costs are compared by pairs.
+
+    Attributes:
+        ending: how it ended.
+        ranks: its steps, with their times only.
+        metrics: read from its log.
+    """
+
+    ending: Ending
+    ranks: tuple[RankRecord, ...] = ()
+    metrics: tuple[MetricSeries, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +218,9 @@ class Fingerprint:
         facts: versions and settings seen from inside (python, torch, threads, recorder, channel).
         uninterrupted: of a run that was killed and resumed: what the same run recorded without that; `ranks` has the
             resumed one, whose steps go on where the first part stopped.
+        early: why it was stopped before its last step, None for a whole run.
+        reads: what the program read inside its checkout, None where nothing is known of it.
+        reference: the run of the good end beside it, None where there was none.
     """
 
     ending: Ending
@@ -150,6 +229,9 @@ class Fingerprint:
     judge: JudgeResult | None = None
     facts: tuple[tuple[str, str], ...] = ()
     uninterrupted: tuple[RankRecord, ...] = ()
+    early: EarlyStop | None = None
+    reference: Reference | None = None
+    reads: ReadSet | None = None
 
     @property
     def num_steps(self) -> int:
@@ -163,24 +245,48 @@ class Fingerprint:
     @staticmethod
     def of_json(data: dict[str, Any]) -> Fingerprint:
         """Return the fingerprint that `to_json` wrote; keys that this version does not know are left out."""
-        judge = data.get("judge")
-        ending = _pick(Ending, data["ending"])
+        judge, early, reference = data.get("judge"), data.get("early"), data.get("reference")
         return Fingerprint(
-            ending=Ending(**{**ending, "kind": EndingKind(ending["kind"])}),
-            ranks=tuple(_rank_of_json(rank) for rank in data.get("ranks", ())),
-            metrics=tuple(
-                MetricSeries(item["name"], tuple(item["values"]), tuple(item.get("steps", ())))
-                for item in data.get("metrics", ())
-            ),
+            ending=_ending_of_json(data["ending"]),
+            ranks=_ranks_of_json(data),
+            metrics=_metrics_of_json(data),
             judge=JudgeResult(**_pick(JudgeResult, judge)) if judge else None,
             facts=tuple((str(key), str(value)) for key, value in data.get("facts", ())),
             uninterrupted=tuple(_rank_of_json(rank) for rank in data.get("uninterrupted", ())),
+            early=EarlyStop(**_pick(EarlyStop, early)) if early else None,
+            reference=_reference_of_json(reference) if reference else None,
+            reads=ReadSet.of_json(data["reads"]) if data.get("reads") else None,
         )
 
 
 def _pick(cls: type, data: dict[str, Any]) -> dict[str, Any]:
     known = {item.name for item in fields(cls)}
     return {key: value for key, value in data.items() if key in known}
+
+
+def _ending_of_json(data: dict[str, Any]) -> Ending:
+    ending = _pick(Ending, data)
+    return Ending(**{**ending, "kind": EndingKind(ending["kind"])})
+
+
+def _ranks_of_json(data: dict[str, Any]) -> tuple[RankRecord, ...]:
+    return tuple(_rank_of_json(rank) for rank in data.get("ranks", ()))
+
+
+def _metrics_of_json(data: dict[str, Any]) -> tuple[MetricSeries, ...]:
+    return tuple(
+        MetricSeries(
+            item["name"],
+            tuple(item["values"]),
+            tuple(item.get("steps", ())),
+            MetricOrigin(**_pick(MetricOrigin, item.get("origin", {}))),
+        )
+        for item in data.get("metrics", ())
+    )
+
+
+def _reference_of_json(data: dict[str, Any]) -> Reference:
+    return Reference(_ending_of_json(data["ending"]), _ranks_of_json(data), _metrics_of_json(data))
 
 
 def _rank_of_json(data: dict[str, Any]) -> RankRecord:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bisect_train.core.changes import DataLink, Variant, digest_of
+from bisect_train.core.early import EarlyRules
 from bisect_train.core.fingerprint import Fingerprint
 
 RECORDER_VERSION = "4"
+SHIMS = ("cuda-as-cpu",)
+"""Stand-ins for hardware that a recipe can ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,7 @@ class Rung:
     Attributes:
         steps: optimizer steps after which the probe is stopped; None lets the program finish.
         ranks: processes of one probe.
-        overrides: arguments that this rung alone adds where `{overrides}` stands, such as the accumulation that keeps the batch.
+        overrides: arguments that scale the run on this rung, where `{overrides}` stands; the same in every variant.
     """
 
     steps: int | None
@@ -31,17 +34,39 @@ class Rung:
         return f"{steps} x {self.ranks} rank{'s' if self.ranks != 1 else ''}"
 
 
+METRIC_SOURCES = ("log", "tensorboard", "csv", "jsonl", "json", "wandb", "mlflow")
+"""Where a metric can be read, besides the recorder."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetricPattern:
-    """A metric that is read from the program's log.
+    """A metric that is read from what the program prints, or from files that it writes.
 
     Attributes:
         name: of the metric.
-        pattern: regular expression; its group `value`, else its first group, is the number; a group `step` is the step.
+        pattern: regular expression of `log`; its group `value`, else its first group, is the number; a group `step` the step.
+        others: expressions of `log` that are tried in turn where no line matches `pattern`.
+        source: one of METRIC_SOURCES.
+        key: of the other sources: tag, column or dotted key.
+        step_key: column or dotted key of the step; "" takes the usual names.
+        files: globs of the files, in the checkout and in `{out}`, or in the latter alone where they begin with `{out}/`; ()
+            takes the usual ones of the source.
     """
 
     name: str
-    pattern: str
+    pattern: str = ""
+    others: tuple[str, ...] = ()
+    source: str = "log"
+    key: str = ""
+    step_key: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> list[object]:
+        """What distinguishes it from other metrics, for digests; of a plain pattern only that."""
+        if self == MetricPattern(self.name, self.pattern):
+            return [self.name, self.pattern]
+        return [self.name, self.pattern, self.others, self.source, self.key, self.step_key, self.files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +116,7 @@ class RunSettings:
         python: absolute path of the interpreter that `python` in the command stands for.
         links: untracked data.
         setup: commands run in the checkout before the program, as argument lists.
-        patterns: metrics read from the log.
+        patterns: metrics read from the log, or from files that the program writes.
         judge: judging command, run in the checkout after the program, or ().
         timeout_s: time limit of the program, seconds.
         cpus, gpus: resources of one probe.
@@ -109,6 +134,9 @@ class RunSettings:
         debug_env: environment variables of a second run that looks closer, such as TORCH_DISTRIBUTED_DEBUG.
         restart: how the run is killed and resumed, None for an ordinary run.
         warm: whether programs may be forked from a process that has imported torch already; the numbers are the same.
+        profile: whether torch's profiler runs over some of the steps (it slows them).
+        stubs: modules that an inert stand-in takes the place of where they are not installed.
+        shims: names of what stands in for hardware (`SHIMS`); it changes what is tested.
     """
 
     python: str
@@ -133,15 +161,19 @@ class RunSettings:
     debug_env: tuple[tuple[str, str], ...] = ()
     restart: RestartSettings | None = None
     warm: bool = False
+    profile: bool = False
+    stubs: tuple[str, ...] = ()
+    shims: tuple[str, ...] = ()
 
     @property
     def measure_digest(self) -> str:
         """Digest of what changes a probe's record: metrics, judge, threads, seeds, determinism, setup, closer looks."""
-        patterns = [[item.name, item.pattern] for item in self.patterns]
+        patterns = [item.identity for item in self.patterns]
         asked = [patterns, self.judge, self.threads, self.exempt_seeds, self.deterministic, self.every_step, self.setup]
         restart = self.restart and [self.restart.save_at, self.restart.command, self.restart.ranks, self.restart.kill]
-        closer = [self.triage, self.anomaly, self.debug_env, restart]
-        return digest_of([*asked, *closer] if any(closer) else asked)
+        closer = [self.triage, self.anomaly, self.debug_env, restart, *(["profile"] if self.profile else [])]
+        stand_ins = [["stand-ins", self.stubs, self.shims]] if self.stubs or self.shims else []
+        return digest_of([*asked, *closer, *stand_ins] if any(closer) or stand_ins else asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +206,9 @@ class ProbeSpec:
         return self.variant.ranks or self.rung.ranks
 
 
-def probe_key(spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, scope: str = "") -> str:
+def probe_key(
+    spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, scope: str = "", recorder: str = RECORDER_VERSION
+) -> str:
     """Return the identity of a probe, 16 hex digits.
 
     Args:
@@ -182,6 +216,7 @@ def probe_key(spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, sc
         settings: only what changes the record counts.
         facts: hardware class and interpreter.
         scope: "" for results that any bisection may reuse; a bisection's id for those that must be fresh in it.
+        recorder: version of the recorder; others than the current one only to tell what an old result is.
     """
     # packages of equal names and versions may come from elsewhere
     origin = [settings.environment.mode, settings.environment.digest] if spec.variant.packages else []
@@ -195,7 +230,7 @@ def probe_key(spec: ProbeSpec, *, settings: RunSettings, facts: MachineFacts, sc
             settings.measure_digest,
             facts.hardware_class,
             facts.interpreter,
-            RECORDER_VERSION,
+            recorder,
             scope,
             *origin,
         ]
@@ -219,6 +254,8 @@ class ProbeJob:
         repo: key of the repository, names the worker's own mirror.
         packs: git objects of the variant's trees.
         is_fresh: whether the program must be started as a fresh process, whatever the settings allow.
+        reference: run right before or after it on the same worker, where costs are compared by pairs; else None.
+        early: when it may be stopped before its last step; None runs it to its end.
     """
 
     id: str
@@ -227,13 +264,25 @@ class ProbeJob:
     repo: str
     packs: tuple[Pack, ...] = ()
     is_fresh: bool = False
+    reference: ProbeSpec | None = None
+    early: EarlyRules | None = None
 
     def with_own_settings(self) -> ProbeJob:
-        """Return the job with settings that have the interpreter and the data of its variant."""
+        """Return the job with settings that have the interpreter, the data and the patterns of its variant."""
         variant = self.spec.variant
         own = {link.target for link in variant.links}
         links = (*(link for link in self.settings.links if link.target not in own), *variant.links)
-        return replace(self, settings=replace(self.settings, python=variant.python or self.settings.python, links=links))
+        patterns = dict(variant.patterns)
+        settings = replace(
+            self.settings,
+            python=variant.python or self.settings.python,
+            links=links,
+            patterns=tuple(
+                replace(item, pattern=patterns[item.name], others=()) if item.name in patterns else item
+                for item in self.settings.patterns
+            ),
+        )
+        return replace(self, settings=settings)
 
 
 @dataclass(frozen=True, slots=True)

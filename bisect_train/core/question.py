@@ -7,8 +7,10 @@ from enum import Enum
 from typing import Any
 
 from bisect_train.core.changes import DataLink, FilePatch
+from bisect_train.core.golden import Golden
 from bisect_train.core.probe import EnvironmentSettings, MetricPattern, RestartSettings, Rung, RunSettings
 from bisect_train.core.verdict import Criterion
+from bisect_train.core.when import When
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +19,18 @@ class Metric:
 
     Attributes:
         name: `loss`, `grad_norm`, ... of the recorder, or a metric of the recipe.
-        reduce: first, last, min, max, mean, or tail (mean of the last quarter) over the values of one probe.
+        reduce: first, last, min, max, mean, median, or tail (mean of the last quarter) over the values of one probe.
         better: lower or higher.
         unit: for reports.
+        is_paired: whether each probe runs beside the good end on the same worker, and what counts is by how many percent the
+            two differ: what a step costs depends on what else the machine does.
     """
 
     name: str = "loss"
     reduce: str = "tail"
     better: str = "lower"
     unit: str = ""
+    is_paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,8 @@ class Limits:
         confidence: posterior at which a change is named and put to the proof.
         reuse: whether results of earlier bisections count.
         second_look: whether a culprit that hangs or gives NaN is run once more with torch's own checks on.
+        prune: whether changes that the program was seen not to read need no run.
+        early: whether a run of the search is stopped once it has shown which end it is like.
     """
 
     max_seeds: int = 8
@@ -171,6 +178,8 @@ class Limits:
     reuse: bool = True
     gpu_hours: float | None = None
     second_look: bool = True
+    prune: bool = True
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +194,9 @@ class Question:
         settings: how probes run.
         rung: steps and ranks of the rung that is worked on.
         ladder: all rungs, from the cheapest up; () where there is only the one.
+        golden: what a stored baseline says of the good end, by platform and rung.
+        expected: (commit, reason) of intended changes: one that is named is labelled, and the search goes on behind it.
+        num_earlier_attempts: attempts at a proof on the rungs before this one; they spent their error.
         cpus_follow_ranks: whether a probe has a CPU for each of its ranks, so that another rung takes others.
         metric: the primary metric.
         criterion: how a probe is judged.
@@ -211,6 +223,7 @@ class Question:
         launcher: arguments that stand before the whole command; `{image}` in them is the end's container image.
         repeats: whether runs are known to repeat bitwise, from the bisection that this one is a part of.
         hydra_dir: directory of Hydra configs in the tree, where the ends' compositions are compared; else "".
+        whens: what the recipe says for some states only, in its order.
         symptom: name of the symptom (`verdict.triage.SYMPTOMS`) whose presence makes a run bad; "" asks for none.
     """
 
@@ -248,7 +261,11 @@ class Question:
     repeats: bool = False
     symptom: str = ""
     ladder: tuple[Rung, ...] = ()
+    num_earlier_attempts: int = 0
     cpus_follow_ranks: bool = False
+    whens: tuple[When, ...] = ()
+    golden: tuple[Golden, ...] = ()
+    expected: tuple[tuple[str, str], ...] = ()
 
     @property
     def rung_idx(self) -> int:
@@ -283,9 +300,12 @@ class Question:
         kept["range"] = Range(**_tuples(data["range"]))
         kept["command"] = tuple(data["command"])
         kept["priors"] = tuple(data.get("priors", ()))
+        kept["whens"] = tuple(When.of_json(item) for item in data.get("whens", ()))
         kept["fixups"] = tuple(_fixup_of_json(item) for item in data.get("fixups", ()))
         kept["settings"] = _settings_of_json(data["settings"])
         kept["rung"] = Rung(**_tuples(data["rung"]))
+        kept["golden"] = tuple(Golden.of_json(item) for item in data.get("golden", ()))
+        kept["expected"] = tuple((pair[0], pair[1]) for pair in data.get("expected", ()))
         kept["ladder"] = tuple(Rung(**_tuples(item)) for item in data.get("ladder", ()))
         kept["metric"] = Metric(**data["metric"])
         kept["criterion"] = Criterion(data["criterion"])
@@ -319,7 +339,7 @@ def _tuples(data: dict[str, Any]) -> dict[str, Any]:
 def _settings_of_json(data: dict[str, Any]) -> RunSettings:
     kept = _tuples(data)
     kept["links"] = tuple(DataLink(**item) for item in data["links"])
-    kept["patterns"] = tuple(MetricPattern(**item) for item in data["patterns"])
+    kept["patterns"] = tuple(MetricPattern(**_tuples(item)) for item in data["patterns"])
     kept["setup"] = tuple(tuple(item) for item in data["setup"])
     kept["environment"] = EnvironmentSettings(**_tuples(data.get("environment", {})))
     kept["debug_env"] = tuple((pair[0], pair[1]) for pair in data.get("debug_env", ()))

@@ -16,18 +16,22 @@ from pydantic_core import ErrorDetails
 
 from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import RecipeError
+from bisect_train.core.probe import MetricPattern
+from bisect_train.recipe.extending import find_base, merge_recipes
 from bisect_train.recipe.values import (
     ConfigRecipe,
     DataRecipe,
     EnvironmentRecipe,
     MetricRecipe,
     Recipe,
+    RecogniseRecipe,
     ResourcesRecipe,
     RestartRecipe,
     SetupRecipe,
     ShrinkRecipe,
+    WhenRecipe,
 )
-from bisect_train.recipe.wire import LATER_KEYS, RecipeWire, known_keys
+from bisect_train.recipe.wire import DataWire, MetricWire, RecipeWire, WhenWire, known_keys
 
 PLACEHOLDERS = ("config", "overrides", "seed", "steps", "ranks", "port", "out")
 
@@ -44,6 +48,35 @@ def load_recipe(path: Path) -> Recipe:
         RecipeError: missing, not YAML (line and column), an unknown key (with the nearest known one), a wrong type, or
             keys that contradict each other.
     """
+    wire, lines, _ = _load(path, ())
+    return _recipe_of(path, wire, lines)
+
+
+def _load(path: Path, above: tuple[Path, ...]) -> tuple[RecipeWire, dict[Place, int], dict[str, Any]]:
+    """Return a recipe, the lines of its own keys, and its data with those of what it extends.
+
+    Args:
+        path: of the recipe.
+        above: recipes that extend it.
+    """
+    data, lines = _data_of(path)
+    base = data.get("extends")
+    if isinstance(base, str) and base:
+        where = f"{path}, line {lines[('extends',)]}"
+        below = find_base(base, path, where=where)
+        if below.resolve() in [item.resolve() for item in (*above, path)]:
+            raise RecipeError(f"{where}: extends: {base} leads back to this recipe", hint="take one of the two `extends` out")
+        data = merge_recipes(_load(below, (*above, path))[2], data)
+    try:
+        wire = RecipeWire.model_validate(data)
+    except ValidationError as error:
+        raise _error_of(path, lines, error.errors()) from None
+    _check_whole(path, lines, wire)
+    return wire, lines, data
+
+
+def _data_of(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
+    """Return what a file says, and the line of each key and list item."""
     text = _read(path)
     root = _compose(path, text)
     lines: dict[Place, int] = {(): 1}
@@ -54,12 +87,7 @@ def load_recipe(path: Path) -> Recipe:
     data = _construct(path, text)
     if not isinstance(data, dict):
         raise RecipeError(f"{path}: a recipe holds keys and values, this file is {_type_name(data)}", hint=_HINT)
-    try:
-        wire = RecipeWire.model_validate(data)
-    except ValidationError as error:
-        raise _error_of(path, lines, error.errors()) from None
-    _check_whole(path, lines, wire)
-    return _recipe_of(path, wire)
+    return data, lines
 
 
 def _read(path: Path) -> str:
@@ -161,10 +189,6 @@ def _place_of(loc: Place, lines: dict[Place, int]) -> Place:
 def _unknown_key(path: Path, lines: dict[Place, int], place: Place) -> RecipeError:
     where = f"{path}, line {lines.get(place, 1)}"
     name = _place_text(place)
-    if len(place) == 1 and place[0] in LATER_KEYS:
-        return RecipeError(
-            f"{where}: the key {name} is not supported by this version", hint="take it out of the recipe for now"
-        )
     known = known_keys(place[:-1])
     near = difflib.get_close_matches(str(place[-1]), known, n=1, cutoff=0.5)
     hint = f"did you mean `{near[0]}`? " if near else ""
@@ -188,11 +212,13 @@ def _hint_for(item: ErrorDetails) -> str:
 
 def _check_whole(path: Path, lines: dict[Place, int], wire: RecipeWire) -> None:
     """Check the rules that concern more than one key."""
-    if wire.shrink.set and wire.config.override is None:
+    if (wire.shrink.set or wire.shrink.accumulation) and wire.config.override is None:
         raise RecipeError(
-            f"{path}, line {lines[('shrink', 'set')]}: shrink.set needs config.override to reach the program",
+            f"{path}, line {lines.get(('shrink', 'set'), 1)}: shrink.set needs config.override to reach the program",
             hint='add, for example, `config: {override: "--{key}={value}"}`',
         )
+    for idx, block in enumerate(wire.when):
+        _check_block(f"{path}, line {lines.get(('when', idx), 1)}: when[{idx}]", block, wire)
     command = wire.command or []
     for idx, item in enumerate(command):
         _check_placeholders(f"{path}, line {lines.get(('command', idx), 1)}", item)
@@ -203,13 +229,30 @@ def _check_whole(path: Path, lines: dict[Place, int], wire: RecipeWire) -> None:
     has_place = any("{overrides}" in item for item in command)
     if has_place and wire.config.override is None and wire.config.hydra is None:
         raise RecipeError(
-            f"{path}, line {lines[('command',)]}: the command holds {{overrides}}, but there is no config.override",
+            f"{path}, line {lines.get(('command',), 1)}: the command holds {{overrides}}, but there is no config.override",
             hint='add, for example, `config: {override: "--{key}={value}"}`',
         )
-    if wire.config.override is not None and not has_place:
+    if wire.config.override is not None and not has_place and ("config", "override") in lines:
         raise RecipeError(
             f"{path}, line {lines[('config', 'override')]}: config.override is never used",
             hint='put "{overrides}" into the command where the overrides belong',
+        )
+
+
+def _check_block(where: str, block: WhenWire, wire: RecipeWire) -> None:
+    """Check a block of `when:` against the rest of the recipe."""
+    for name in block.metrics:
+        if name not in wire.metrics:
+            known = ", ".join(wire.metrics) or "none"
+            raise RecipeError(
+                f"{where}: the recipe has no metric {name!r}", hint=f"`metrics:` of the recipe names it first; there: {known}"
+            )
+    for item in block.command or []:
+        _check_placeholders(where, item)
+    takes_overrides = any("{overrides}" in item for item in wire.command or [])
+    if block.command and takes_overrides and "{overrides}" not in block.command:
+        raise RecipeError(
+            f"{where}: its command lacks {{overrides}}, which the recipe's has", hint='put "{overrides}" where they belong'
         )
 
 
@@ -226,7 +269,7 @@ def _check_placeholders(where: str, argument: str, more: tuple[str, ...] = ()) -
             )
 
 
-def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
+def _recipe_of(path: Path, wire: RecipeWire, lines: dict[Place, int]) -> Recipe:
     shrink, data, resources, environment = wire.shrink, wire.data, wire.resources, wire.environment
     steps = tuple(None if item == "end" else item for item in shrink.steps or [])
     return Recipe(
@@ -234,12 +277,16 @@ def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
         command=tuple(wire.command or ()),
         config=ConfigRecipe(wire.config.file or "", wire.config.override or "", wire.config.hydra or ""),
         shrink=ShrinkRecipe(
-            steps, tuple(shrink.ranks or ()), tuple((key, _value_text(value)) for key, value in shrink.set.items())
+            steps,
+            tuple(shrink.ranks or ()),
+            tuple((key, _value_text(value)) for key, value in shrink.set.items()),
+            (shrink.accumulation.key, shrink.accumulation.value) if shrink.accumulation else None,
         ),
-        data=DataRecipe(tuple(DataLink(item.source, item.target) for item in data.link), tuple(sorted(data.env.items()))),
+        data=_data_recipe(data),
         setup=SetupRecipe(tuple(tuple(item) for item in wire.setup.run), tuple(wire.setup.inputs)),
         metrics=tuple(
-            MetricRecipe(name, item.pattern, item.better, item.reduce, item.unit) for name, item in wire.metrics.items()
+            MetricRecipe(_reader_of(name, item), item.better, item.reduce, item.unit, item.paired)
+            for name, item in wire.metrics.items()
         ),
         resources=ResourcesRecipe(resources.cpus, resources.gpus, resources.timeout_s, resources.threads),
         environment=EnvironmentRecipe(
@@ -254,7 +301,49 @@ def _recipe_of(path: Path, wire: RecipeWire) -> Recipe:
         judge=tuple(wire.judge or ()),
         launcher=tuple(wire.launcher),
         restart=_restart_of(wire),
+        about=" ".join(wire.about.split()),
+        cannot=tuple(wire.cannot),
+        needs_modules=tuple(wire.requires.modules),
+        needs_gpus=wire.requires.gpus,
+        recognise=_recognise_of(wire),
+        metric_name=wire.metric or "",
+        stubs=tuple(wire.stubs),
+        shims=tuple(wire.shims),
+        whens=tuple(_when_of(path, lines, idx, block) for idx, block in enumerate(wire.when)),
     )
+
+
+def _when_of(path: Path, lines: dict[Place, int], idx: int, block: WhenWire) -> WhenRecipe:
+    line = lines.get(("when", idx))  # None: it comes from what this recipe extends
+    return WhenRecipe(
+        where=f"{path}, line {line}: when[{idx}]" if line else f"{path}: when[{idx}]",
+        since=block.since or "",
+        until=block.until or "",
+        exists=block.exists or "",
+        file=block.file or "",
+        contains=block.contains or "",
+        lacks=block.lacks or "",
+        command=tuple(block.command or ()),
+        data=_data_recipe(block.data),
+        patterns=tuple((name, item.pattern) for name, item in block.metrics.items()),
+    )
+
+
+def _data_recipe(data: DataWire) -> DataRecipe:
+    return DataRecipe(tuple(DataLink(item.source, item.target) for item in data.link), tuple(sorted(data.env.items())))
+
+
+def _recognise_of(wire: RecipeWire) -> RecogniseRecipe | None:
+    signs = wire.recognise
+    return RecogniseRecipe(signs.order, tuple(signs.files), signs.source or "", tuple(signs.link)) if signs else None
+
+
+def _reader_of(name: str, wire: MetricWire) -> MetricPattern:
+    """Return how a metric is read; a key that is not given is its name."""
+    if wire.source == "log":
+        return MetricPattern(name, wire.pattern[0], tuple(wire.pattern[1:]))
+    key = wire.tag or wire.column or wire.key or name
+    return MetricPattern(name, source=wire.source, key=key, step_key=wire.step or "", files=tuple(wire.file))
 
 
 def _restart_of(wire: RecipeWire) -> RestartRecipe | None:

@@ -55,7 +55,7 @@ def inspect_tree(files: Sequence[str], read: Callable[[str], str], *, untracked:
         read: returns a file's text; a file on which it raises (OSError, UnicodeDecodeError, ours) is passed over.
         untracked: paths that are there and that git does not track; without them `files` is searched for ignored ones.
     """
-    sources = {path: _try_read(read, path) for path in _python_files(files)[:_MAX_READ]}
+    sources = python_sources(files, read)
     scripts = _rank_scripts(sources)
     text = sources[scripts[0]] if scripts else ""
     ignored = _try_read(read, ".gitignore") if ".gitignore" in files else ""
@@ -68,6 +68,12 @@ def inspect_tree(files: Sequence[str], read: Callable[[str], str], *, untracked:
         uses_wandb=bool(re.search(r"^\s*(import|from) wandb\b", text, re.MULTILINE)),
         has_overrides=bool(re.search(r"^\s*(import|from) hydra\b|OmegaConf\.from_cli", text, re.MULTILINE)),
     )
+
+
+def python_sources(files: Sequence[str], read: Callable[[str], str], *, every: bool = False) -> dict[str, str]:
+    """Return the text of the python files that are looked into, by path, the likely scripts first; of `every` file as given."""
+    chosen = list(files) if every else _python_files(files)[:_MAX_READ]
+    return {path: _try_read(read, path) for path in chosen}
 
 
 def _try_read(read: Callable[[str], str], path: str) -> str:
@@ -132,7 +138,8 @@ def recipe_template(findings: Findings) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as YAML reads it back, whatever is in it."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -151,7 +158,7 @@ def _command_lines(findings: Findings) -> list[str]:
         "# The training command as a list; no shell sees it.",
         "# Placeholders: {config} {overrides} {seed} {steps} {ranks} {port} {out}",
         *[line for line in (guess, _one_line(others)) if line],
-        f"command: [{', '.join(_quoted(item) for item in command)}]",
+        f"command: [{', '.join(quoted(item) for item in command)}]",
     ]
 
 
@@ -168,7 +175,7 @@ def _config_lines(findings: Findings) -> list[str]:
     if has_file or findings.has_overrides:
         lines.append("config:")
     if has_file:
-        lines.append(f"  file: {_quoted(findings.config_files[0])}")
+        lines.append(f"  file: {quoted(findings.config_files[0])}")
     if findings.has_overrides:
         return [*lines, f"  override: {override}   # how the program takes a config key as an argument"]
     if has_file:
@@ -181,10 +188,11 @@ def _config_lines(findings: Findings) -> list[str]:
 
 _SHRINK_LINES = (
     "",
-    "# A probe is stopped after so many optimizer steps: the first entry is used (a ladder comes later; --steps N overrides).",
+    "# A probe is stopped after so many optimizer steps. The cheapest rung whose ends differ is used; --steps N takes one.",
     "shrink:",
     "  steps: [10, 50, 200]   # `end` lets the program finish",
     "  # ranks: [1, 2]",
+    "  # accumulation: {key: train.accumulation, value: 1}   # on the most ranks; fewer accumulate more, the batch stays",
     "  # set: {data.max_rows: 1000}   # keys that scale the run and nothing else; needs config.override",
 )
 
@@ -196,7 +204,7 @@ def _data_lines(findings: Findings) -> list[str]:
         return [*lines, '# data: {link: [data, {from: ../corpus, to: data/corpus}], env: {HF_HUB_OFFLINE: "1"}}']
     lines.append("data:")
     if findings.data_folders:
-        lines += ["  link:", *[f"    - {_quoted(name)}" for name in findings.data_folders]]
+        lines += ["  link:", *[f"    - {quoted(name)}" for name in findings.data_folders]]
     if env:
         lines += ["  env:", *env]
     return lines
@@ -207,11 +215,23 @@ _TAIL_LINES = (
     "# Commands to run in each checkout before the program, again only when one of the inputs differs.",
     "# setup: {run: [[python, data/prepare.py]], inputs: [data/prepare.py]}",
     "",
-    "# The training loss is recorded without any entry here. Other metrics are read from what the program prints.",
+    "# The training loss is recorded without any entry here. Other metrics are read from what the program prints or writes;",
+    "# without `file:` its files are looked for in the checkout and in {out}.",
     "# metrics:",
     "#   val_loss: {from: log, pattern: 'val loss (?P<value>[-+0-9.e]+|nan|inf)', better: lower, reduce: last}",
+    '#   val_loss: {from: tensorboard, tag: val/loss, file: "runs/**/events.*"}   # event files',
+    '#   val_loss: {from: csv, column: val_loss, step: step, file: "{out}/**/metrics.csv"}   # `from: jsonl` takes key:',
+    "#   eval_loss: {from: json}   # Hugging Face's trainer_state.json; the key is the metric's name",
+    "#   val_loss: {from: wandb, key: val/loss}   # an offline run; `from: mlflow` likewise",
     "",
     "resources: {cpus: 1, gpus: 0, timeout_s: 600}",
+    "",
+    "# Modules that may be missing, such as loggers: an inert stand-in takes their place.",
+    "# stubs: [wandb]",
+    "# What asks for CUDA and NCCL runs on the CPU with gloo; it changes what is tested.",
+    "# shims: [cuda-as-cpu]",
+    "# What holds for some commits only: the first block that says a thing counts.",
+    "# when: [{file: train.py, lacks: '--new-flag', command: [python, train.py]}]",
     "",
     "# Environment variables whose folders become private to each probe (caches that one writes and another reads).",
     "# private: [HF_HOME]",

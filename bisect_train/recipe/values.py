@@ -35,11 +35,14 @@ class ShrinkRecipe:
         steps: optimizer steps of the rungs, from small to large; None lets the program finish; () takes the default.
         ranks: processes per probe of the rungs, from small to large; () takes the default.
         set: (key, value as text) of the config keys that scale the run and nothing else.
+        accumulation: (key, value) of gradient accumulation on the most `ranks`; fewer ranks accumulate more, so that the
+            batch stays as it is. None leaves it alone.
     """
 
     steps: tuple[int | None, ...] = ()
     ranks: tuple[int, ...] = ()
     set: tuple[tuple[str, str], ...] = ()
+    accumulation: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,10 @@ class DataRecipe:
     links: tuple[DataLink, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
 
+    def links_from(self, repo: Path) -> tuple[DataLink, ...]:
+        """Return the links with absolute sources; relative ones start at the repository, `~` at home."""
+        return tuple(DataLink(str((repo / Path(link.source).expanduser()).absolute()), link.target) for link in self.links)
+
 
 @dataclass(frozen=True, slots=True)
 class SetupRecipe:
@@ -65,21 +72,26 @@ class SetupRecipe:
 
 @dataclass(frozen=True, slots=True)
 class MetricRecipe:
-    """A metric read from the program's log, see `core.probe.MetricPattern` and `core.question.Metric`."""
+    """A metric read from what the program prints or writes, see `core.probe.MetricPattern` and `core.question.Metric`."""
 
-    name: str
-    pattern: str
+    reader: MetricPattern
     better: str = "lower"
     reduce: str = "tail"
     unit: str = ""
+    is_paired: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.reader.name
 
     def to_pattern(self) -> MetricPattern:
         """Return what a worker needs to read the metric."""
-        return MetricPattern(self.name, self.pattern)
+        return self.reader
 
     def to_metric(self) -> Metric:
         """Return the metric as the primary metric of a question."""
-        return Metric(self.name, self.reduce, self.better, self.unit)
+        return Metric(self.name, self.reduce, self.better, "%" if self.is_paired else self.unit, self.is_paired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +149,39 @@ class RestartRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class WhenRecipe:
+    """A block of `when:` as written; see `core.when.When`. `since` and `until` are revisions, links are not resolved yet."""
+
+    where: str
+    since: str = ""
+    until: str = ""
+    exists: str = ""
+    file: str = ""
+    contains: str = ""
+    lacks: str = ""
+    command: tuple[str, ...] = ()
+    data: DataRecipe = field(default_factory=DataRecipe)
+    patterns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecogniseRecipe:
+    """By what a repository is told to be of a preset.
+
+    Attributes:
+        order: presets with a smaller one are tried first.
+        files: globs, each of which must match a tracked file.
+        source: regular expression that must be found in a python file; "" asks for none.
+        link: globs of untracked data that a checkout needs, where they are there.
+    """
+
+    order: int = 100
+    files: tuple[str, ...] = ()
+    source: str = ""
+    link: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How to run a probe.
 
@@ -148,6 +193,14 @@ class Recipe:
         judge: judging command, or ().
         launcher: arguments that stand before the whole command, such as those that start a container; or ().
         restart: how a run is interrupted and resumed, None for ordinary runs.
+        about: one line about what the recipe is for, "" without one.
+        cannot: what its probes cannot do or see, as notes for a person.
+        needs_modules, needs_gpus: what a machine must have.
+        recognise: by what `init` tells a repository of this preset, None for a recipe that is none.
+        metric_name: the metric that decides unless an option names another; "" takes the first of `metrics`, else the loss.
+        stubs: modules that an inert stand-in takes the place of where they are not installed.
+        shims: what stands in for hardware, see `core.probe.SHIMS`.
+        whens: what holds for some states only.
     """
 
     path: str = ""
@@ -164,6 +217,15 @@ class Recipe:
     judge: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
     restart: RestartRecipe | None = None
+    about: str = ""
+    cannot: tuple[str, ...] = ()
+    needs_modules: tuple[str, ...] = ()
+    needs_gpus: int = 0
+    recognise: RecogniseRecipe | None = None
+    metric_name: str = ""
+    stubs: tuple[str, ...] = ()
+    shims: tuple[str, ...] = ()
+    whens: tuple[WhenRecipe, ...] = ()
 
     def restart_settings(self, steps: int | None) -> RestartSettings | None:
         """Return how probes of so many steps are interrupted. Raises RecipeError: no step is left to be resumed."""
@@ -171,11 +233,27 @@ class Recipe:
 
     def links_from(self, repo: Path) -> tuple[DataLink, ...]:
         """Return the data links with absolute sources; relative ones start at the repository, `~` at home."""
-        return tuple(DataLink(str((repo / Path(link.source).expanduser()).absolute()), link.target) for link in self.data.links)
+        return self.data.links_from(repo)
 
     def shrink_overrides(self) -> tuple[str, ...]:
         """Return the keys that scale the run as arguments for the command line, the same at both ends."""
         return tuple(override_text(self.config.override, key, value) for key, value in self.shrink.set)
+
+    def accumulation_overrides(self, ranks: int) -> tuple[str, ...]:
+        """Return the argument that keeps the batch on so many ranks, () where the recipe has none.
+
+        Raises:
+            RecipeError: the most ranks are no multiple of these.
+        """
+        if self.shrink.accumulation is None:
+            return ()
+        (key, value), most = self.shrink.accumulation, max(self.shrink.ranks)
+        if most % ranks:
+            raise RecipeError(
+                f"{self.path}: shrink.accumulation: {value} on {most} ranks cannot be kept on {ranks}: {most} is no multiple",
+                hint="take ranks that divide the largest number of shrink.ranks",
+            )
+        return (override_text(self.config.override, key, str(value * most // ranks)),)
 
     def metric(self, name: str) -> MetricRecipe:
         """Return a metric by name.

@@ -6,6 +6,7 @@ probes.
 
 from __future__ import annotations
 
+import difflib
 import re
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bisect_train.core.errors import RecipeError
+from bisect_train.core.probe import METRIC_SOURCES
 from bisect_train.recipe.overrides import check_override
 
 
@@ -75,6 +77,22 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    if not text:
+        raise ValueError("an empty expression is found everywhere")
+    return text
+
+
+def _module(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"{text!r} is no top-level module, such as wandb")
+    return text
+
+
 def _override(text: str) -> str:
     try:
         check_override(text)
@@ -113,12 +131,26 @@ Steps = Annotated[list[Positive | Literal["end"]], BeforeValidator(_one_or_many)
 Ranks = Annotated[list[Positive], BeforeValidator(_one_or_many), Field(min_length=1)]
 
 
+class AccumulationWire(WireModel):
+    """`shrink.accumulation:`: the config key of gradient accumulation, and its value on the most ranks of the ladder."""
+
+    key: Annotated[str, Field(min_length=1)]
+    value: Positive
+
+
 class ShrinkWire(WireModel):
     """`shrink:`."""
 
     steps: Steps | None = None
     ranks: Ranks | None = None
     set: dict[Annotated[str, Field(min_length=1)], str | bool | int | float | list[Any] | None] = {}
+    accumulation: AccumulationWire | None = None
+
+    @model_validator(mode="after")
+    def _has_ranks(self) -> ShrinkWire:
+        if self.accumulation is not None and not self.ranks:
+            raise ValueError("accumulation needs ranks: its value is that on the most of them")
+        return self
 
     @model_validator(mode="after")
     def _is_ordered(self) -> ShrinkWire:
@@ -170,14 +202,64 @@ class SetupWire(WireModel):
     inputs: list[CheckoutPath] = []
 
 
+def _source(text: Any) -> Any:
+    if not isinstance(text, str) or text in METRIC_SOURCES:
+        return text
+    near = difflib.get_close_matches(text.lower(), METRIC_SOURCES, n=1, cutoff=0.5)
+    known = ", ".join(METRIC_SOURCES)
+    raise ValueError(f"no such source; {f'did you mean {near[0]}? ' if near else ''}known ones: {known}")
+
+
+def _glob(text: str) -> str:
+    """Return a glob of files in the checkout or, where it begins with `{out}/`, in the output folder."""
+    inside_checkout(text.removeprefix("{out}/"))
+    if any(part in (".", "..") for part in PurePosixPath(text).parts) or text.endswith("/"):
+        raise ValueError("a glob names files, without `.` and `..`: runs/**/metrics.csv, {out}/metrics.csv")
+    return text
+
+
 class MetricWire(WireModel):
     """An item of `metrics:`."""
 
-    source: Annotated[Literal["log"], Field(alias="from")] = "log"
-    pattern: Annotated[str, AfterValidator(_pattern)]
+    source: Annotated[str, BeforeValidator(_source), Field(alias="from")] = "log"
+    pattern: Annotated[list[Annotated[str, AfterValidator(_pattern)]], BeforeValidator(_one_or_many)]
+    tag: Annotated[str, Field(min_length=1)] | None = None
+    column: Annotated[str, Field(min_length=1)] | None = None
+    key: Annotated[str, Field(min_length=1)] | None = None
+    step: Annotated[str, Field(min_length=1)] | None = None
+    file: Annotated[list[Annotated[str, AfterValidator(_glob)]], BeforeValidator(_one_or_many)] = []
     better: Literal["lower", "higher"] = "lower"
     reduce: Literal["first", "last", "min", "max", "mean", "tail"] = "tail"
     unit: str = ""
+    paired: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _needs_no_pattern(cls, data: Any) -> Any:
+        """Only the log needs a pattern."""
+        is_file = isinstance(data, dict) and data.get("from", "log") != "log"
+        return {"pattern": [], **data} if is_file else data
+
+    @model_validator(mode="after")
+    def _has_what_its_source_takes(self) -> MetricWire:
+        taken = _TAKEN[self.source]
+        for name in ("pattern", "tag", "column", "key", "step", "file"):
+            if getattr(self, name) and name not in taken:
+                raise ValueError(f"`{name}` has no place under `from: {self.source}`, which takes {', '.join(taken)}")
+        if self.source == "log" and not self.pattern:
+            raise ValueError("`from: log` lacks `pattern`, a regular expression with a group around the number")
+        return self
+
+
+_TAKEN = {
+    "log": ("pattern",),
+    "tensorboard": ("tag", "file"),
+    "csv": ("column", "step", "file"),
+    "jsonl": ("key", "step", "file"),
+    "json": ("key", "step", "file"),
+    "wandb": ("key", "step", "file"),
+    "mlflow": ("key", "file"),
+}
 
 
 class ResourcesWire(WireModel):
@@ -222,6 +304,54 @@ class RestartWire(WireModel):
         return self
 
 
+class WhenMetricWire(WireModel):
+    """An item of `when: metrics:`: how a metric of the recipe is printed in these states."""
+
+    pattern: Annotated[str, AfterValidator(_pattern)]
+
+
+class WhenWire(WireModel):
+    """An item of `when:`: conditions, all of which must hold, and what they change."""
+
+    since: Annotated[str, Field(min_length=1)] | None = None
+    until: Annotated[str, Field(min_length=1)] | None = None
+    exists: CheckoutPath | None = None
+    file: CheckoutPath | None = None
+    contains: Annotated[str, AfterValidator(_expression)] | None = None
+    lacks: Annotated[str, AfterValidator(_expression)] | None = None
+    command: Command | None = None
+    data: DataWire = DataWire()
+    metrics: dict[str, WhenMetricWire] = {}
+
+    @model_validator(mode="after")
+    def _has_both_halves(self) -> WhenWire:
+        if (self.contains or self.lacks) and not self.file:
+            raise ValueError("contains and lacks are about a file: name it with `file: PATH`")
+        if self.file and not (self.contains or self.lacks):
+            raise ValueError("file says where to look: add `contains:` or `lacks:`, or write `exists: PATH`")
+        if not (self.since or self.until or self.exists or self.file):
+            raise ValueError("a block needs a condition: since, until, exists, or file with contains or lacks")
+        if not (self.command or self.data.link or self.data.env or self.metrics):
+            raise ValueError("a block changes something: command, data or metrics")
+        return self
+
+
+class RequiresWire(WireModel):
+    """`requires:`: what a machine must have; `init` and `recipes` say so before anything runs."""
+
+    modules: list[Annotated[str, AfterValidator(_module)]] = []
+    gpus: Annotated[int, Field(ge=0)] = 0
+
+
+class RecogniseWire(WireModel):
+    """`recognise:`: by what `init` tells that a repository is of this preset, and what it looks for there."""
+
+    order: int = 100
+    files: list[Annotated[str, Field(min_length=1)]] = []
+    source: Annotated[str, AfterValidator(_expression)] | None = None
+    link: list[Annotated[str, Field(min_length=1)]] = []
+
+
 class RecipeWire(WireModel):
     """A recipe file."""
 
@@ -230,7 +360,11 @@ class RecipeWire(WireModel):
     shrink: ShrinkWire = ShrinkWire()
     data: DataWire = DataWire()
     setup: SetupWire = SetupWire()
+    metric: Annotated[str, Field(min_length=1)] | None = None
     metrics: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_./-]*$")], MetricWire] = {}
+    stubs: list[Annotated[str, AfterValidator(_module)]] = []
+    shims: list[Literal["cuda-as-cpu"]] = []
+    when: list[WhenWire] = []
     resources: ResourcesWire = ResourcesWire()
     environment: EnvironmentWire = EnvironmentWire()
     private: list[Variable] = []
@@ -238,10 +372,12 @@ class RecipeWire(WireModel):
     judge: Command | None = None
     launcher: list[str] = []
     restart: RestartWire | None = None
+    extends: Annotated[str, Field(min_length=1)] | None = None
+    about: str = ""
+    requires: RequiresWire = RequiresWire()
+    cannot: list[str] = []
+    recognise: RecogniseWire | None = None
 
-
-LATER_KEYS = frozenset({"when"})
-"""Keys of the design that this version does not know yet."""
 
 MODELS: dict[tuple[str, ...], type[WireModel]] = {
     (): RecipeWire,
@@ -255,6 +391,12 @@ MODELS: dict[tuple[str, ...], type[WireModel]] = {
     ("environment",): EnvironmentWire,
     ("seeds",): SeedsWire,
     ("restart",): RestartWire,
+    ("requires",): RequiresWire,
+    ("recognise",): RecogniseWire,
+    ("when", "*"): WhenWire,
+    ("when", "*", "data"): DataWire,
+    ("when", "*", "data", "link", "*"): LinkWire,
+    ("when", "*", "metrics", "*"): WhenMetricWire,
 }
 """Which model stands at which place; `*` is any name or index."""
 

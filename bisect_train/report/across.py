@@ -53,7 +53,7 @@ def cells_of_pair(case: Case) -> tuple[CellPart, ...]:
 
 
 def _cell(name: str, runs: tuple[Observation, ...]) -> CellPart:
-    values = [run.outcome.value for run in runs if run.outcome.value is not None]
+    values = [run.outcome.value for run in runs if run.outcome.value is not None and not run.outcome.is_early]
     summary = summarise(values) if values else None
     sd = summary.sd if summary is not None and len(values) > 1 else None
     num_failed = sum(run.outcome.kind is OutcomeKind.FAILED for run in runs)

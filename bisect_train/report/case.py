@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.climb import RungLeft
 from bisect_train.coordinator.observing import observe
 from bisect_train.coordinator.person import request_of_spec
 from bisect_train.core.changes import GOOD_END, Point
@@ -37,13 +38,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that a report is computed from; `bisection` is its id, "" where that does not matter."""
+    """All that a report is computed from; `bisection` is its id, "" where that does not matter; `rungs` were left for this."""
 
     question: Question
     space: ChangeSpace
     plan: Plan
     runs: tuple[Run, ...]
     bisection: str = ""
+    rungs: tuple[RungLeft, ...] = ()
 
     @property
     def ends(self) -> Ends:
@@ -133,11 +135,17 @@ class Case:
 
 
 def make_case(
-    question: Question, space: ChangeSpace, plan: Plan, probes: Sequence[StoredProbe], *, bisection: str = ""
+    question: Question,
+    space: ChangeSpace,
+    plan: Plan,
+    probes: Sequence[StoredProbe],
+    *,
+    bisection: str = "",
+    rungs: Sequence[RungLeft] = (),
 ) -> Case:
     """Return the case of stored results."""
     runs = []
     for probe in probes:
         request = request_of_spec(probe.spec)
         runs.append(Run(probe, observe(request, probe.result.fingerprint, question)))
-    return Case(question, space, plan, tuple(runs), bisection)
+    return Case(question, space, plan, tuple(runs), bisection, tuple(rungs))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.climb import RungLeft
 from bisect_train.core.changes import Change, ChangeKind
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
@@ -36,6 +37,7 @@ from bisect_train.report.parts import (
 from bisect_train.report.remarks import say_remarks
 from bisect_train.report.rows import draw_curves, list_claims, list_probes, make_strip, pick_pair
 from bisect_train.report.sharing import warn_of_shared_files
+from bisect_train.report.sources import warn_of_sources
 from bisect_train.report.triage_case import suggest_symptom, triage_case
 from bisect_train.report.triage_parts import SecondLook, TriagePart
 from bisect_train.report.verdicts import exit_status_of, kind_of_change
@@ -59,6 +61,7 @@ def build_report(
     inside: Sequence[ChangePart] = (),
     descents: Sequence[DescentPart] = (),
     second: SecondLook | None = None,
+    rungs: Sequence[RungLeft] = (),
 ) -> ReportData:
     """Return everything that a report says about a bisection.
 
@@ -73,8 +76,9 @@ def build_report(
         inside: what the culprit touches (files of a commit), if the caller looked.
         descents: what is known of the inside of merges that were named.
         second: what a closer look at the culprit's run said.
+        rungs: those that were worked on before this one.
     """
-    case = make_case(question, space, plan, probes, bisection=stored.id)
+    case = make_case(question, space, plan, probes, bisection=stored.id, rungs=rungs)
     pair = pick_pair(case)
     divergence = first_divergence(pair[0].fingerprint, pair[1].fingerprint) if pair else None
     kind = kind_of_change(case, divergence)
@@ -231,7 +235,7 @@ def _collect_warnings(case: Case, warnings: Sequence[str]) -> tuple[str, ...]:
     copies = _num_copies(case)
     if copies and not case.ends.are_seeds_inert:
         found.append(f"{say_count(copies, 'run')} with another seed gave the bits of seed 0 and count as none")
-    found += [*warn_of_micro_batches(case), *warn_of_shared_files(case)]
+    found += [*warn_of_micro_batches(case), *warn_of_shared_files(case), *warn_of_sources(case)]
     return tuple(dict.fromkeys(found))
 
 

@@ -6,12 +6,14 @@ from collections import Counter
 
 from bisect_train.core.verdict import Criterion
 from bisect_train.report.case import Case, Run
+from bisect_train.report.clocks import say_cpu_time
 from bisect_train.report.failing import say_failure
 from bisect_train.report.parts import EndPart
 from bisect_train.report.words import say_bound, say_count, say_ending, say_metric, say_number, say_share, say_spread
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import is_metric_fine
 from bisect_train.verdict.outcome import OutcomeKind
+from bisect_train.verdict.step_costs import MAX_DEFAULT_PERCENT
 
 
 def describe_end(case: Case, end: str) -> EndPart:
@@ -50,7 +52,7 @@ def tell_ends(case: Case) -> tuple[str, ...]:
         return _tell_symptom(case)
     if case.ends.good is None or case.ends.bad is None:
         return ()
-    return (*_tell_values(case), *_tell_noise(case), *_tell_exact(case))
+    return (*_tell_values(case), *_tell_noise(case), *say_cpu_time(case), *_tell_exact(case))
 
 
 def _tell_symptom(case: Case) -> tuple[str, ...]:
@@ -121,8 +123,17 @@ def _tell_noise(case: Case) -> tuple[str, ...]:
         smallest = say_number(ends.min_effect, unit=unit)
         told.append(f"Other seeds change nothing; a worsening under {smallest} counts as harmless (--min-effect sets it).")
     elif ends.min_effect:
-        source = "one seed standard deviation of the good end" if case.question.min_effect is None else "--min-effect"
+        source = _source_of_effect(case)
         told.append(f"Smallest worsening that counts: {say_number(ends.min_effect, unit=unit)} ({source}).")
     if ends.status in (EndsStatus.SAME, EndsStatus.UNCLEAR) and ends.bound is not None and not ends.are_seeds_inert:
         told.append(f"With 95 % confidence the bad end is {say_bound(ends.bound, unit=unit)}.")
     return tuple(told)
+
+
+def _source_of_effect(case: Case) -> str:
+    """Return where the smallest worsening that counts comes from."""
+    if case.question.min_effect is not None:
+        return "--min-effect"
+    if case.question.metric.is_paired and case.ends.min_effect == MAX_DEFAULT_PERCENT:
+        return "where --min-effect gives none"
+    return "one seed standard deviation of the good end"

@@ -158,7 +158,7 @@ def _remedy(case: Case, ending: Ending, end: str) -> str:
         package = ending.missing_module.split(".")[0]
         return (
             f"Install it into the interpreter that runs the probes (`{settings.python} -m pip install {package}`; the package "
-            f"may have another name), put a stub of it on PYTHONPATH, or choose {other}."
+            f"may have another name), name it under `stubs:` in the recipe if nothing depends on it, or choose {other}."
         )
     if ending.kind is EndingKind.NO_RECORDER:
         return "Let the command start python itself, with its environment, or judge by a log pattern or `--judge`."

@@ -23,6 +23,7 @@ from bisect_train.coordinator.events import (
     ProbeGone,
     ProbeMoved,
     ProbeStarted,
+    RungTaken,
 )
 from bisect_train.core.fingerprint import Ending
 from bisect_train.core.question import Question
@@ -72,7 +73,8 @@ class LiveView:
         self._clock = clock
         self._is_on = not quiet
         self._started_s = clock()
-        self._state = LiveState(space.changes, is_ascii=not console.encoding.lower().startswith("utf"))
+        is_ascii = not console.encoding.lower().startswith("utf")
+        self._state = LiveState(space.changes, is_ascii=is_ascii, gpus=question.settings.gpus)
         for seen in earlier:
             self._state.runs_at.setdefault(seen.point, []).append(seen)
         self._live: Live | None = None
@@ -124,15 +126,27 @@ class LiveView:
         if isinstance(event, PlanMade):
             self._take_plan(event)
         elif isinstance(event, ProbeStarted):
-            self._state.in_flight[event.key] = InFlight(self._say_run(event.request, width=0), "starts")
+            ahead = f" on {event.rung}" if event.rung else ""
+            self._state.in_flight[event.key] = InFlight(self._say_run(event.request, width=0) + ahead, "starts")
         elif isinstance(event, ProbeMoved):
             self._take_progress(event)
         elif isinstance(event, ProbeDone):
             self._take_result(event)
         elif isinstance(event, MarkContradicted):
             self._warn(say_contradiction(event.found, self._space))
+        elif isinstance(event, RungTaken):
+            self._take_rung(event)
         else:
             self._take_loss(event)
+
+    def _take_rung(self, event: RungTaken) -> None:
+        """Begin anew on another rung; what it showed before is told again by its plan."""
+        before = self._question.rung.name
+        self._space, self._question = event.space, event.question
+        in_flight, finished, warnings = self._state.in_flight, self._state.finished, self._state.warnings
+        self._state = LiveState(event.space.changes, is_ascii=self._state.is_ascii, gpus=event.question.settings.gpus)
+        self._state.in_flight, self._state.finished, self._state.warnings = in_flight, finished, warnings
+        self._line(f"{before}: {event.reason}; now probes of {event.question.rung.name}")
 
     def _take_plan(self, event: PlanMade) -> None:
         state, plan = self._state, event.plan
@@ -140,8 +154,10 @@ class LiveView:
         num_left = state.num_left
         num_before = num_fresh(state.plan) if state.plan is not None and not is_new else 0
         state.plan, state.num_probes, state.num_reused = plan, event.num_probes, event.num_reused
+        state.slots = event.slots
         if is_new and plan.phase is not Phase.DONE:
-            self._line(say_phase(plan, self._space.changes))
+            left = f" ({said})" if (said := state.say_left()) else ""
+            self._line(f"{say_phase(plan, self._space.changes)}{left}")
         elif plan.phase is Phase.SEARCH and state.num_left < num_left:
             self._line(f"  {say_count(state.num_left, 'change')} left: {state.say_range()}")
         for line in state.take_activities():
@@ -158,7 +174,9 @@ class LiveView:
     def _take_result(self, event: ProbeDone) -> None:
         seen, result = event.observation, event.result
         self._state.in_flight.pop(event.key, None)
-        self._state.runs_at.setdefault(seen.point, []).append(seen)
+        if not event.rung:
+            self._state.runs_at.setdefault(seen.point, []).append(seen)
+            self._state.durations_s += [] if event.is_reused else [result.wall_s]
         request = Request(seen.point, seen.seed_idx, seen.repeat, seen.attempt, seen.proof_of)
         time_text = "reused" if event.is_reused else say_seconds(result.wall_s)
         steps = say_count(result.fingerprint.num_steps, "step")
@@ -166,7 +184,8 @@ class LiveView:
         done = Finished(self._say_run(request, width=0), shown, self._say_verdict(seen), f"{steps}  {time_text}")
         self._state.finished = [*self._state.finished[-(NUM_FINISHED - 1) :], done]
         verdict = f"  {done.verdict}" if done.verdict else ""
-        self._line(f"  {self._say_run(request)}  {done.value}{verdict}  {done.cost}")
+        ahead = f"  (on {event.rung}, the next rung)" if event.rung else ""
+        self._line(f"  {self._say_run(request)}  {done.value}{verdict}  {done.cost}{ahead}")
 
     def _take_loss(self, event: ProbeGone) -> None:
         self._state.in_flight.pop(event.key, None)
@@ -180,6 +199,8 @@ class LiveView:
         return f"{say_point(request.point, self._space, width=width)}  seed {request.seed_idx}{again}"
 
     def _say_value(self, seen: Observation) -> str:
+        if seen.outcome.is_early:
+            return seen.outcome.reason
         if seen.outcome.kind is OutcomeKind.MEASURED and seen.outcome.value is not None:
             return f"{self._question.metric.name} {say_number(seen.outcome.value, unit=self._question.metric.unit)}"
         return ""
@@ -206,5 +227,5 @@ def _say_why_not(seen: Observation, ending: Ending) -> str:
     """Return why a run shows no value: how it ended, or where it ended well what was missing (`no value of val_loss`)."""
     outcome = seen.outcome
     if ending.is_healthy and outcome.kind is not OutcomeKind.MEASURED and outcome.reason:
-        return shorten(outcome.reason.removesuffix(" was seen"), REASON_WIDTH)
+        return shorten(outcome.reason.partition(" was seen")[0], REASON_WIDTH)
     return say_ending(ending)

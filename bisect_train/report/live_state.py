@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -14,6 +16,7 @@ from bisect_train.core.changes import Change, Point
 from bisect_train.report.live_rest import list_activities, say_rest
 from bisect_train.report.words import label_change, name_change, say_count, say_number, say_seconds, say_share, stands_out
 from bisect_train.search.belief import credible_changes
+from bisect_train.search.remaining import runs_left
 from bisect_train.search.terms import Phase, Plan
 from bisect_train.verdict.outcome import Observation
 
@@ -21,6 +24,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .:-=+*#%"
 CREDIBLE_MASS = 0.99
 MAX_IN_FLIGHT = 8
+NUM_DURATIONS = 20  # of the last runs, which tell how long one takes
 PHASE_WORDS = {
     Phase.ENDS: "comparing the good end and the bad end",
     Phase.BASE: "testing the merge base of the two ends",
@@ -66,6 +70,19 @@ class LiveState:
     told: set[str] = field(default_factory=set)
     runs_at: dict[Point, list[Observation]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    slots: int = 1
+    gpus: float = 0.0
+    durations_s: list[float] = field(default_factory=list)
+
+    def say_left(self) -> str:
+        """Return about how many runs, how much time and how many GPU-hours are still to come; "" if unknown."""
+        num = runs_left(self.plan, len(self.changes)) if self.plan is not None else 0
+        if not num or not self.durations_s:
+            return ""
+        usual_s = median(self.durations_s[-NUM_DURATIONS:])
+        at_once = max(1, min(num, self.slots))
+        hours = f", {num * usual_s * self.gpus / 3600:.2g} GPU-hours" if self.gpus else ""
+        return f"about {say_count(num, 'run')} and {say_seconds(math.ceil(num / at_once) * usual_s)}{hours} to come"
 
     def take_activities(self) -> list[str]:
         """Return what the phase REST has newly begun to look at; each line once."""
@@ -126,6 +143,7 @@ def draw_state(state: LiveState, *, elapsed_s: float, width: int) -> RenderableT
     """Return the picture."""
     plan = state.plan
     counters = f"{say_count(state.num_probes, 'probe')} run, {state.num_reused} reused, {say_seconds(elapsed_s)}"
+    counters += f"; {left}" if (left := state.say_left()) else ""
     phase = say_phase(plan, state.changes) if plan is not None else "starting"
     parts: list[RenderableType] = [Text(f"{phase[0].upper()}{phase[1:]}", style="bold", no_wrap=True, overflow="ellipsis")]
     activities = list_activities(plan, state.changes) if plan is not None else ()

@@ -21,7 +21,9 @@ class Cost:
         wall_s: time from start to end, seconds.
         gpu_s: GPUs times seconds that the probes held them.
         rounds: the longest chain of probes that each began after the one before had ended.
-        pruned: probes that were stopped because their result no longer mattered.
+        pruned: changes that needed no run, since the program reads nothing of them.
+        early: probes of the search that were stopped because they had shown which end they are like.
+        saved_steps: steps that these did not make.
     """
 
     probes: int
@@ -30,6 +32,8 @@ class Cost:
     gpu_s: float
     rounds: int = 0
     pruned: int = 0
+    early: int = 0
+    saved_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +203,14 @@ class StripPart:
 
 @dataclass(frozen=True, slots=True)
 class CoveragePart:
-    """What a probe was, and what it can and cannot see, in words."""
+    """What a probe was, and what it can and cannot see, in words; `tried`: the rungs that were left for this one, and why."""
 
     steps: int
     ranks: int
     rung: str
     covers: tuple[str, ...]
     cannot_see: tuple[str, ...]
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

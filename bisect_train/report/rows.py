@@ -26,6 +26,7 @@ VERDICT_WORDS = {
     VerdictKind.UNTESTABLE: "cannot be tested",
     VerdictKind.INCONCLUSIVE: "undecided",
 }
+STOPPED_EARLY = "stopped early"
 STATUS_WORDS = {
     ClaimStatus.OPEN: "open",
     ClaimStatus.HELD: "held",
@@ -73,10 +74,10 @@ def _row(case: Case, run: Run, *, rate: str) -> ProbePart:
         purpose=purpose,
         seed_idx=seen.seed_idx,
         repeat=seen.repeat,
-        ending=say_ending(fingerprint.ending),
-        outcome=ENDING_WORDS[fingerprint.ending.kind],
+        ending=seen.outcome.reason if seen.outcome.is_early else say_ending(fingerprint.ending),
+        outcome=STOPPED_EARLY if seen.outcome.is_early else ENDING_WORDS[fingerprint.ending.kind],
         steps=fingerprint.num_steps,
-        value=seen.outcome.value,
+        value=None if seen.outcome.is_early else seen.outcome.value,  # not its own
         verdict=say_verdict(case, seen),
         wall_s=run.probe.result.wall_s,
         log_tail=tail_of_log(run) if is_failure else tail_of_judge(run),

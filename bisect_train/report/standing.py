@@ -6,7 +6,7 @@ import numpy as np
 
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.report.live_rest import list_activities
-from bisect_train.report.words import label_change, say_count
+from bisect_train.report.words import label_change, say_count, say_pruned
 from bisect_train.search.belief import credible_changes
 from bisect_train.search.terms import Phase, Plan
 
@@ -30,6 +30,8 @@ def render_standing(plan: Plan, space: ChangeSpace, *, num_probes: int) -> str:
     lines.append(f"probes    {num_probes} finished")
     if plan.ends.reason:
         lines.append(f"ends      {plan.ends.reason}")
+    if plan.inert:
+        lines.append(f"not read  {say_pruned(len(plan.inert))}")
     if plan.posterior:
         left = credible_changes(np.asarray(plan.posterior), mass=0.99)
         verb = "holds" if len(left) == 1 else "hold"

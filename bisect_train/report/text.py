@@ -18,7 +18,7 @@ from bisect_train.report.across import say_cell
 from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
 from bisect_train.report.triage_text import is_told, render_triage
-from bisect_train.report.words import say_count, say_number, say_seconds, say_share
+from bisect_train.report.words import say_count, say_early_cost, say_number, say_pruned, say_seconds, say_share
 
 NUM_PROBE_ROWS = 12
 NUM_CANDIDATES = 10
@@ -64,6 +64,7 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
     if report.ends_story:
         sections.append(("What was compared", _sentences(report.ends_story)))
     coverage = [("covers", report.coverage.covers), ("cannot see", report.coverage.cannot_see)]
+    coverage += [("tried before", report.coverage.tried)] if report.coverage.tried else []
     sections.append(("What the probe covers and cannot see", _pairs(coverage)))
     if report.probes:
         sections.append((_title_of_probes(report), _probes(report)))
@@ -169,4 +170,6 @@ def _cost(report: ReportData) -> str:
     cost = report.cost
     text = f"{say_count(cost.probes, 'probe')} run, {cost.cached} reused, {say_count(report.num_steps, 'training step')}"
     gpu = f", {say_seconds(cost.gpu_s)} of GPU time" if cost.gpu_s else ""
-    return f"{text}, {say_seconds(cost.wall_s)}{gpu}; bisection {report.id}"
+    early = f"; {say_early_cost(cost)}" if cost.early else ""
+    early += f"; {say_pruned(cost.pruned)}" if cost.pruned else ""
+    return f"{text}, {say_seconds(cost.wall_s)}{gpu}{early}; bisection {report.id}"

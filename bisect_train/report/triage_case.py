@@ -64,7 +64,7 @@ def pick_runs(case: Case) -> tuple[Run | None, Run] | None:
     pair = pick_pair(case)
     if pair is not None and (not case.is_symptom or _shows(case, pair[1])):
         return pair
-    healthy, sick = _states(case)
+    healthy, sick = states_of(case)
     shown = next((run for run in (*case.at(sick), *case.at(case.bad_point)) if _shows(case, run)), None)
     if shown is None:
         return pair
@@ -77,7 +77,7 @@ def _shows(case: Case, run: Run) -> bool:
     return bool(case.ends.signature) and run.seen.outcome.signature == case.ends.signature
 
 
-def _states(case: Case) -> tuple[Point, Point]:
+def states_of(case: Case) -> tuple[Point, Point]:
     """Return the state just before the culprit and the one with it, else the ends."""
     claims = case.culprit.claims if case.culprit else ()
     parent = next((result.claim for result in claims if result.claim.kind is ClaimKind.PARENT), None)

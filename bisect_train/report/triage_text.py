@@ -18,6 +18,7 @@ from bisect_train.verdict.triage import Finding, SecondRun
 SECOND_WORDS = {
     SecondRun.ANOMALY: "A second run, with torch's anomaly detection",
     SecondRun.DETAIL: "A second run, with TORCH_DISTRIBUTED_DEBUG=DETAIL",
+    SecondRun.PROFILE: "A second run of both sides, with torch's profiler",
 }
 NUM_VALUES = 8  # of a sample, on a line
 NUM_FINDINGS = 8

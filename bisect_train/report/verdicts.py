@@ -52,7 +52,7 @@ def kind_of_change(case: Case, divergence: Divergence | None) -> str | None:
     if ends.gap < 0:
         return "better"
     name = case.question.metric.name
-    return "memory" if name in MEMORY_METRICS else "slower" if name == "step_s" else "worse"
+    return "memory" if name in MEMORY_METRICS else "slower" if case.question.metric.is_paired else "worse"
 
 
 def _kind_of_symptom(case: Case) -> str:

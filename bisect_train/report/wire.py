@@ -38,6 +38,7 @@ def _render(report: ReportData) -> dict[str, Any]:
             "rung": coverage.rung,
             "covers": list(coverage.covers),
             "cannot_see": list(coverage.cannot_see),
+            "tried": list(coverage.tried),
         },
         "cost": {
             "probes": cost.probes,
@@ -45,6 +46,8 @@ def _render(report: ReportData) -> dict[str, Any]:
             "steps": report.num_steps,
             "cached": cost.cached,
             "pruned": cost.pruned,
+            "early": cost.early,
+            "saved_steps": cost.saved_steps,
             "wall_s": cost.wall_s,
             "gpu_s": cost.gpu_s,
         },

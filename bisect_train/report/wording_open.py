@@ -136,6 +136,8 @@ def say_not_reproduced(case: Case) -> str:
         return f"{tidy_counts(case.answer.reason)}, {steps}."
     could = f"; the bad end could still be worse by up to {say_number(ends.bound, unit=case.unit)} (95 % bound)"
     bound = could if ends.bound is not None else ""
+    if case.question.metric.is_paired:
+        return f"{ends.reason}. Measured {steps}: {metric} {_say_both(case)}{bound}."
     if ends.gap > 0 and ends.gap >= ends.min_effect:
         few = f"but {ends.good.num} + {ends.bad.num} seeds are too few to be sure; more seeds (`--seeds {_more_seeds(case)}`)"
         looks = f"the bad end looks worse by {say_number(ends.gap, unit=case.unit)}, {few} would tell"
@@ -172,7 +174,10 @@ def say_helps(case: Case) -> tuple[str, ...]:
     helps = [] if rung.steps is None else [f"more steps (`--steps {4 * rung.steps}` or `--steps end`)"]
     helps += [] if case.ends.are_seeds_inert else [f"more seeds (`--seeds {_more_seeds(case)}`)"]
     has_steps = any(run.fingerprint.num_steps for run in case.runs) and case.question.metric.name != "grad_norm"
-    helps.append("another metric (`--metric grad_norm`, or one of your log)" if has_steps else "another metric of your log")
+    if case.question.metric.is_paired:
+        helps.append("a quieter machine")
+    else:
+        helps.append("another metric (`--metric grad_norm`, or one of your log)" if has_steps else "another metric of your log")
     # an unclear answer gives the caveat as its reason already
     caveat = () if case.ends.status is EndsStatus.UNCLEAR else say_caveat(case)
     text = f"{', '.join(helps[:-1])}, or {helps[-1]}" if len(helps) > 1 else helps[0]

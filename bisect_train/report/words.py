@@ -22,6 +22,7 @@ KIND_NAMES = {
 }
 REDUCE_WORDS = {
     "tail": "mean of the last quarter of the values",
+    "median": "median",
     "mean": "mean of all values",
     "first": "first value",
     "last": "last value",
@@ -73,6 +74,18 @@ ENDING_WORDS = {
     EndingKind.CANNOT_START: "could not start",
     EndingKind.NO_RECORDER: "not recorded",
 }
+
+
+class EarlyCost(Protocol):
+    """What the wording needs of a `Cost`."""
+
+    @property
+    def early(self) -> int:
+        """Probes that were stopped early."""
+
+    @property
+    def saved_steps(self) -> int:
+        """Steps that they did not make."""
 
 
 class Changes(Protocol):
@@ -185,6 +198,17 @@ def say_count(num: int, noun: str) -> str:
     return f"{num} {noun}" if num == 1 else f"{num} {noun}s"
 
 
+def say_pruned(num_changes: int) -> str:
+    """Return that so many changes needed no run."""
+    what = "them" if num_changes > 1 else "it"
+    return f"{say_count(num_changes, 'change')} needed no run: the program reads nothing of {what}"
+
+
+def say_early_cost(cost: EarlyCost) -> str:
+    """Return `3 probes stopped early, 27 steps saved`."""
+    return f"{say_count(cost.early, 'probe')} stopped early, {say_count(cost.saved_steps, 'step')} saved"
+
+
 def say_counts(num_by_kind: Mapping[str, int]) -> str:
     """Return `12 commits, 1 config key` for numbers of changes by kind; kinds without any are left out."""
     nouns = {kind.value: "data set" if kind is ChangeKind.DATA else KIND_NAMES[kind] for kind in ChangeKind}
@@ -229,7 +253,10 @@ def say_ending(ending: Ending) -> str:
 
 def say_metric(metric: Metric) -> str:
     """Return `loss (mean of the last quarter of the values of a run, lower is better)`."""
-    return f"{metric.name} ({REDUCE_WORDS.get(metric.reduce, metric.reduce)} of a run, {metric.better} is better)"
+    reduced = REDUCE_WORDS.get(metric.reduce, metric.reduce)
+    if metric.is_paired:
+        return f"{metric.name} ({reduced} of a run against the good end's run beside it, {metric.better} is better)"
+    return f"{metric.name} ({reduced} of a run, {metric.better} is better)"
 
 
 def say_divergence(

@@ -65,6 +65,7 @@ def numbered(known: Known, number: int) -> Known:
         known,
         observations=[run for run in known.observations if run.part == number],
         in_flight=[request for request in known.in_flight if request.part == number],
+        inert=frozenset(),  # what the whole program reads says nothing of one without some changes
     )
 
 

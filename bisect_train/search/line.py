@@ -62,12 +62,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What is believed about one line; `num_judged` counts the runs of the search (not of a proof) that could be judged."""
+    """What is believed about one line.
+
+    `num_judged` counts the runs of the search (not of a proof) that could be judged; `inert` are changes that need no run
+    (`search.inert`).
+    """
 
     posterior: tuple[float, ...]
     evidence: Mapping[int, Evidence]
     wanted: tuple[Request, ...]
     num_judged: int
+    inert: frozenset[int] = frozenset()
 
     @property
     def best(self) -> int:

@@ -159,7 +159,8 @@ def _values(rules: Rules, runs: list[Observation]) -> list[float]:
     values = []
     for run in runs:
         outcome = run.outcome
-        if outcome.kind is OutcomeKind.MEASURED and outcome.value is not None and outcome.digest not in seen:
+        is_whole = outcome.kind is OutcomeKind.MEASURED and not outcome.is_early
+        if is_whole and outcome.value is not None and outcome.digest not in seen:
             seen |= {outcome.digest} - {""}
             values.append(worsening(outcome.value, rules.ends.metric))
     return values

@@ -27,8 +27,9 @@ from bisect_train.search.bitcode import doubts_of_halves, with_bitcode
 from bisect_train.search.complement import find_enough, has_stopped, is_time_to_stop, plan_complement, stop_at
 from bisect_train.search.corners import doubts_of_corners, with_corners
 from bisect_train.search.coupling import plan_coupling
+from bisect_train.search.inert import search_without_inert
 from bisect_train.search.islands import plan_islands
-from bisect_train.search.line import NUM_RUNS_WITHOUT_NOISE, Line, max_search_runs, search_line
+from bisect_train.search.line import NUM_RUNS_WITHOUT_NOISE, Line, max_search_runs
 from bisect_train.search.outside import check_candidates, doubts_of_sets, judged_sets
 from bisect_train.search.parts import plan_parts
 from bisect_train.search.proving import prove_change, refuted_changes, tried_changes, with_fresh_ends
@@ -159,8 +160,9 @@ def _search_once(rules: Rules, known: Known, ends: Ends, *, may_stop: bool) -> P
     said = (rules.prior_nats, refuted_changes(rules, known, ends), *from_sets)
     doubts = {idx: sum(nats.get(idx, 0.0) for nats in said) for idx in set().union(*said)}
     line = Line(rules.num_changes, Point, rules.skipped, doubts, known.marks, known.costs)
-    belief = search_line(line, rules, known, ends)
+    belief = search_without_inert(line, rules, known, ends)
     plan = Plan(Phase.SEARCH, belief.wanted, ends, belief.posterior, belief.evidence, tried=tried_changes(known))
+    plan = replace(plan, inert=belief.inert)
     enough = find_enough(rules, known, ends) if may_stop else None
     if enough is not None and is_time_to_stop(rules, enough, num_judged=belief.num_judged):
         return stop_at(rules, plan, enough)

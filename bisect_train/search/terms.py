@@ -230,6 +230,7 @@ class Plan:
         parts: parts of the range that are searched by themselves, after its own answer.
         own: the range's own answer, where parts or bad stretches are still looked at.
         corners: what the mixed corners show, where there are two blocks of changes.
+        inert: changes that need no run, since the program reads nothing of them.
     """
 
     phase: Phase
@@ -244,6 +245,7 @@ class Plan:
     parts: tuple[Part, ...] = ()
     own: Answer | None = None
     corners: Corners | None = None
+    inert: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,7 @@ class Known:
         marks: what a person said about versions 1..N-1 (see search.marks); it overrides their runs.
         costs: of the next run of a version, in units of a typical run; 0 where its result is there already, 1 where nothing is
             said. They move the choice of what to run next, never what is believed, nor whether anything is worth a run.
+        inert: indices of changes that the program was seen not to read (see search.inert).
     """
 
     observations: Sequence[Observation] = ()
@@ -276,6 +279,7 @@ class Known:
     slots: int = 1
     marks: Mapping[int, VerdictKind] = field(default_factory=dict)
     costs: Mapping[int, float] = field(default_factory=dict)
+    inert: frozenset[int] = frozenset()
 
     def at(self, point: Point) -> list[Observation]:
         """Return the observations at a point, search and proof together."""

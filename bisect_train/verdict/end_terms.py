@@ -50,6 +50,7 @@ class Ends:
         signature: of the symptom.
         good_digests, bad_digests: bitwise class by seed index.
         good_values, bad_values: the metric by seed index, signed so that larger is worse.
+        unit: distance between values of the metric that can be told apart as they are written; 0.0 where it is not known.
         are_seeds_inert: other seeds gave the same bits.
         seed_effects: where the same seed moves both ends alike: by how much, by seed index; runs are then compared by pairs.
         paired_spread: standard deviation of a run after its seed's effect is taken off; 0.0 without pairs.
@@ -74,6 +75,7 @@ class Ends:
     bad_digests: dict[int, str] = field(default_factory=dict)
     good_values: dict[int, float] = field(default_factory=dict)
     bad_values: dict[int, float] = field(default_factory=dict)
+    unit: float = 0.0
     are_seeds_inert: bool = False
     seed_effects: dict[int, float] = field(default_factory=dict)
     paired_spread: float = 0.0

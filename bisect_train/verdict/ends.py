@@ -42,6 +42,7 @@ from bisect_train.verdict.stats import (
     typical_sd,
     upper_bound_paired,
 )
+from bisect_train.verdict.step_costs import MAX_DEFAULT_PERCENT, say_too_noisy
 
 FAR_GAP_SD = 10.0  # "far more than any seed could explain": pooled sd that 3 + 3 seeds must lie apart
 FAR_LEVEL = 0.0005
@@ -142,12 +143,15 @@ def _report_no_metric(good: Observation, bad: Observation, rules: EndRules) -> E
     blind = (OutcomeKind.NO_METRIC, OutcomeKind.UNSEEN)
     if good.outcome.kind in blind and bad.outcome.kind in blind:
         unseen = next((run.outcome.reason for run in (good, bad) if run.outcome.kind is OutcomeKind.UNSEEN), "")
+        unseen = unseen or good.outcome.reason.partition(" was seen: ")[2]
         reason = f"no value of {name} was seen at either end"
         return Ends(EndsStatus.NO_METRIC, reason=f"{reason}: {unseen}" if unseen else reason)
     status, run, which = (
         (EndsStatus.GOOD_UNTESTABLE, good, "good") if good.outcome.kind in blind else (EndsStatus.BAD_UNTESTABLE, bad, "bad")
     )
-    said = run.outcome.reason if run.outcome.kind is OutcomeKind.UNSEEN else f"no value of {name} was seen at the {which} end"
+    note = run.outcome.reason.partition(" was seen: ")[2]
+    unseen = f"no value of {name} was seen at the {which} end{f': {note}' if note else ''}"
+    said = run.outcome.reason if run.outcome.kind is OutcomeKind.UNSEEN else unseen
     return Ends(status, reason=said)
 
 
@@ -160,7 +164,7 @@ def _prove_values(good: Sequence[Observation], bad: Sequence[Observation], rules
     seen = replicates_of(good, bad, rules.metric)
     if rules.repeats_known and seen.repeats_bitwise is None:
         seen = replace(seen, repeats_bitwise=True)
-    ends = _ends_of(seen, rules)
+    ends = replace(_ends_of(seen, rules), unit=max(run.outcome.unit for run in (*good, *bad)))
     wanted = _missing_runs(good, bad, rules, num_good=FIRST_LOOK, num_bad=FIRST_LOOK)
     if wanted:
         return replace(ends, wanted=wanted, reason="how wide is the metric?")
@@ -188,8 +192,8 @@ def _find_broken(good: Sequence[Observation], bad: Sequence[Observation]) -> End
 def _missing_runs(
     good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules, *, num_good: int, num_bad: int
 ) -> tuple[EndRun, ...]:
-    """Return what is missing of the first seeds of both ends and of the repeats of seed 0, seed by seed."""
-    repeats = [] if rules.repeats_known else [(0, 1)]
+    """Return what is missing of the first seeds of both ends and of the repeats of seed 0, seed by seed; costs never repeat."""
+    repeats = [] if rules.repeats_known or rules.metric.is_paired else [(0, 1)]
     plan = [(0, 0), *repeats, *((idx, 0) for idx in range(1, max(num_good, num_bad)))]
     return tuple(
         EndRun(is_bad, seed_idx, repeat)
@@ -238,6 +242,10 @@ def _prove_by_looks(good: Sequence[Observation], bad: Sequence[Observation], see
             return ends
     if rules.any_change and ends.repeats_bitwise:
         return _prove_bits(ends)
+    if rules.metric.is_paired:
+        num_pairs = min(len(ends.good_values), len(ends.bad_values))
+        reason = say_too_noisy(rules.metric, gap=ends.gap, spread=ends.spread, num_pairs=num_pairs)
+        return replace(ends, status=EndsStatus.UNCLEAR, reason=reason)
     return replace(ends, status=EndsStatus.UNCLEAR, reason="the ends do not separate")
 
 
@@ -338,7 +346,7 @@ def _ends_of(seen: Replicates, rules: EndRules) -> Ends:
     good, bad = summarise(list(seen.good.values())), summarise(list(seen.bad.values()))
     spread, _ = pooled_sd([list(seen.good.values()), list(seen.bad.values())])
     # default: one seed standard deviation of the good end; an outlier must not make a large worsening count as harmless
-    min_effect = rules.min_effect if rules.min_effect is not None else typical_sd(list(seen.good.values()))
+    min_effect = rules.min_effect if rules.min_effect is not None else _default_effect(seen, rules.metric)
     return Ends(
         EndsStatus.OPEN,
         criterion=Criterion.STATISTICAL,
@@ -354,6 +362,12 @@ def _ends_of(seen: Replicates, rules: EndRules) -> Ends:
         bad_digests=seen.bad_digests,
         are_seeds_inert=seen.are_seeds_inert,
     )
+
+
+def _default_effect(seen: Replicates, metric: Metric) -> float:
+    """Return the smallest worsening that counts where none was given; a noisy machine does not make a slow step harmless."""
+    sd = typical_sd(list(seen.good.values()))
+    return min(sd, MAX_DEFAULT_PERCENT) if metric.is_paired else sd
 
 
 def renewed_ends(ends: Ends, metric: Metric) -> Ends:

@@ -14,6 +14,9 @@ Under the exact criterion a run whose other signals differ, but whose metric is 
 ln 20, if the metric is fine enough: nearly every seed of each end, three at least, shows a value of its own.
 A run equal to neither end is judged by the seed spread, never by which end is nearer.
 
+A run that was stopped early by the test of its curve (`core.early`) counts as the nats that the test gave, beside the mean of
+the others; all such runs of one variant together as ln 1000 at most, for they share its offset.
+
 Failures weigh ln 100 a run where they always come back, else as beta-binomial counts with the rates that the ends showed.
 """
 
@@ -28,7 +31,7 @@ from scipy import special
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion, Evidence, VerdictKind
 from bisect_train.verdict.end_terms import Ends
-from bisect_train.verdict.outcome import Observation, OutcomeKind
+from bisect_train.verdict.outcome import Observation, OutcomeKind, is_blind
 from bisect_train.verdict.pairing import without_seed_effects
 from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import summarise, t_density
@@ -43,6 +46,7 @@ BEYOND_GAPS, BEYOND_SD = 2.0, 10.0  # how far, the larger of both
 SYMPTOM_NATS = math.log(100.0)
 METRIC_NATS = math.log(20.0)
 MIN_DISTINCT_VALUES = 3
+MIN_DISTINCT_LEVELS = 20  # an equal value then comes by chance in 1 of 20 runs, which is what METRIC_NATS says of it
 GOOD_RATE_PRIOR = (0.5, 3.0)  # Beta prior of the failure rate of the GOOD side: failures, passes
 BAD_RATE_PRIOR = (1.5, 0.5)
 DISTINCT_SHARE = 0.8  # of the seeds of an end that must show a value of their own
@@ -59,6 +63,30 @@ def judge_variant(runs: Sequence[Observation], ends: Ends, metric: Metric) -> Ev
     runs = sorted(runs, key=lambda run: (run.attempt, run.seed_idx, run.repeat))
     if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
         return _judge_by_symptom(runs, ends)
+    early = [run for run in runs if run.outcome.kind is OutcomeKind.EARLY]
+    whole = [run for run in runs if run.outcome.kind is not OutcomeKind.EARLY]
+    by_whole = _judge_whole(whole, ends, metric) if whole else None
+    if early or by_whole is None:
+        return _judge_with_curves(early, by_whole)
+    return by_whole
+
+
+def _judge_with_curves(early: Sequence[Observation], by_whole: Evidence | None) -> Evidence:
+    """Return what runs that were stopped by their curves say, at least one, together with what the others do."""
+    nats = math.fsum(max(-MAX_NATS, min(MAX_NATS, run.outcome.nats)) for run in early)
+    num_runs, total = len(early), max(-MAX_NATS, min(MAX_NATS, nats))
+    if by_whole is not None and by_whole.verdict is not VerdictKind.UNTESTABLE:
+        num_runs, total = num_runs + by_whole.num_runs, total + by_whole.nats
+    if abs(total) < DECISIVE_NATS:
+        return Evidence(VerdictKind.INCONCLUSIVE, total, num_runs, "its runs contradict each other")
+    kind = VerdictKind.BAD if total > 0 else VerdictKind.GOOD
+    if by_whole is not None and by_whole.verdict is kind:
+        return Evidence(kind, total, num_runs, by_whole.reason)
+    return Evidence(kind, total, num_runs, f"its curve is the {kind.value} end's")
+
+
+def _judge_whole(runs: Sequence[Observation], ends: Ends, metric: Metric) -> Evidence:
+    """Return what runs that were not stopped by their curves say, at least one."""
     measured = [run for run in runs if run.outcome.kind is OutcomeKind.MEASURED]
     if not measured:
         return Evidence(VerdictKind.UNTESTABLE, reason=runs[0].outcome.reason, num_runs=len(runs))
@@ -113,17 +141,23 @@ def metric_nats(run: Observation, ends: Ends, metric: Metric) -> float:
 
 
 def is_metric_fine(ends: Ends) -> bool:
-    """Return whether equal values of the metric mean something: hardly a value comes twice among the seeds of an end."""
+    """Return whether equal values of the metric mean something: hardly a value comes twice among the seeds of an end.
+
+    Nor could one by rounding: the seeds lie MIN_DISTINCT_LEVELS of the smallest difference apart that can be written.
+    """
     groups = (ends.good_values.values(), ends.bad_values.values())
     num_distinct = [len(set(group)) for group in groups]
     is_fine = all(num >= DISTINCT_SHARE * len(group) for num, group in zip(num_distinct, groups, strict=True))
-    return bool(ends.repeats_bitwise) and is_fine and min(num_distinct) >= MIN_DISTINCT_VALUES
+    if not (ends.repeats_bitwise and is_fine and min(num_distinct) >= MIN_DISTINCT_VALUES):
+        return False
+    return all(max(group) - min(group) >= MIN_DISTINCT_LEVELS * ends.unit for group in groups)
 
 
 def failures_and_passes(runs: Sequence[Observation], ends: Ends) -> tuple[int, int]:
     """Return how many runs end as the bad end does, and how many end well; others say nothing."""
     num_bad = sum(run.outcome.signature == ends.signature for run in runs)
-    return num_bad, sum(run.outcome.kind in (OutcomeKind.MEASURED, OutcomeKind.NO_METRIC) for run in runs)
+    ran_well = [run.outcome for run in runs if run.outcome.kind in (OutcomeKind.MEASURED, OutcomeKind.NO_METRIC)]
+    return num_bad, sum(not is_blind(outcome, ends.signature) for outcome in ran_well)
 
 
 def _judge_by_symptom(runs: Sequence[Observation], ends: Ends) -> Evidence:

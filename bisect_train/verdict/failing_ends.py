@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.end_terms import EndRules, EndRun, Ends, EndsStatus
-from bisect_train.verdict.outcome import Observation, OutcomeKind, signature_of_symptom
+from bisect_train.verdict.outcome import Observation, OutcomeKind, is_blind, signature_of_symptom
 from bisect_train.verdict.replicates import order_of, run_of
 from bisect_train.verdict.stats import fisher_p
 
@@ -36,7 +36,7 @@ def prove_failing(good: Sequence[Observation], bad: Sequence[Observation], rules
     signature = next((item for item in shown if asked in ("", item)), "")
     if rules.criterion in (Criterion.EXACT, Criterion.STATISTICAL) and not rules.has_judge:
         return Ends(EndsStatus.BAD_UNTESTABLE, signature=signature, reason=bad[0].outcome.reason)
-    if broken := find_untestable(good, bad):
+    if broken := find_untestable(good, bad, signature):
         return broken
     criterion = Criterion.JUDGE if rules.has_judge else Criterion.SYMPTOM
     ends = Ends(EndsStatus.OPEN, criterion=criterion, signature=signature)
@@ -54,11 +54,11 @@ def prove_failing(good: Sequence[Observation], bad: Sequence[Observation], rules
     return _prove_rates(good, bad, ends, rules)
 
 
-def find_untestable(good: Sequence[Observation], bad: Sequence[Observation]) -> Ends | None:
-    """Return the answer if a seed of either end could not be run at all."""
+def find_untestable(good: Sequence[Observation], bad: Sequence[Observation], signature: str = "") -> Ends | None:
+    """Return the answer if a seed of either end could not be run at all, or could not have shown this failure."""
     for status, runs in ((EndsStatus.GOOD_UNTESTABLE, good), (EndsStatus.BAD_UNTESTABLE, bad)):
         for run in sorted(runs, key=order_of):
-            if run.outcome.kind in (OutcomeKind.UNTESTABLE, OutcomeKind.UNSEEN):
+            if run.outcome.kind in (OutcomeKind.UNTESTABLE, OutcomeKind.UNSEEN) or is_blind(run.outcome, signature):
                 return Ends(status, reason=f"seed {run.seed_idx}: {run.outcome.reason}")
     return None
 

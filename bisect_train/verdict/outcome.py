@@ -9,16 +9,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from statistics import median
 
 from bisect_train.core.changes import Point, digest_of
-from bisect_train.core.fingerprint import EndingKind, Fingerprint, StepRecord
+from bisect_train.core.early import has_signals, signals_of
+from bisect_train.core.fingerprint import EarlyStop, EndingKind, Fingerprint, MetricOrigin, StepRecord
 from bisect_train.core.question import Metric
+from bisect_train.verdict.step_costs import TIME_METRICS, percent_above, step_times
 from bisect_train.verdict.triage import DERIVED_METRICS as DERIVED_METRICS
 from bisect_train.verdict.triage import SYMPTOMS, Category, derived_metric, hard_symptoms, unsaved_step
 
 JUDGE_UNTESTABLE = 125
 JUDGE_LOST = 128  # and above: the judge was killed or timed out
 MIN_PRINTED_VALUES = 4
+MIN_PRINTED_LEVELS = 100  # between the least and the greatest of them: 2.31 to 2.28 are four; chosen, not measured
+NON_FINITE = "nonfinite:"  # begins the signature of a metric that is not finite
 SYMPTOM_PREFIX = "triage: "  # of the signature of a run that shows the symptom that was asked about
 NEEDS_SAMPLES = ("same_data", "overlapping_samples", "missing_samples")
 NEEDS_NO_SENDS = ("same_data", "overlapping_samples", "collectives_differ", "rank_skips_branch")  # right between stages, rings
@@ -26,9 +31,13 @@ NEEDS_NO_OTHER_RANK = ("stale_weights", "restart_differs")  # of the symptoms of
 
 
 class OutcomeKind(str, Enum):
-    """MEASURED has a finite value; FAILED has a signature; NO_METRIC ran well but showed no value; UNSEEN had no recorder."""
+    """MEASURED has a finite value; FAILED has a signature; NO_METRIC ran well but showed no value; UNSEEN had no recorder.
+
+    EARLY was stopped by the test of its curve: it has nats and no value.
+    """
 
     MEASURED = "measured"
+    EARLY = "early"
     FAILED = "failed"
     NO_METRIC = "no_metric"
     UNSEEN = "unseen"
@@ -46,6 +55,9 @@ class Outcome:
         signature: of a failure, "" otherwise.
         judge: exit status of the judging command, or None.
         reason: for a person.
+        nats: of EARLY, ln P(curve | BAD) - ln P(curve | GOOD).
+        is_early: whether the run was stopped before its last step; value and digest are then those of the end it is like.
+        unit: distance between values that can be told apart as they are written (0.01 for 2.31); 0.0 where it is not known.
     """
 
     kind: OutcomeKind
@@ -54,6 +66,9 @@ class Outcome:
     signature: str = ""
     judge: int | None = None
     reason: str = ""
+    nats: float = 0.0
+    is_early: bool = False
+    unit: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,8 @@ def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool =
     if ending.kind in (EndingKind.CANNOT_START, EndingKind.NO_RECORDER):
         kind = OutcomeKind.UNSEEN if ending.kind is EndingKind.NO_RECORDER else OutcomeKind.UNTESTABLE
         return Outcome(kind, reason=ending.message or ending.kind.value)
+    if fingerprint.early is not None:
+        return _outcome_of_early(fingerprint.early)
     if has_judge:
         return _outcome_of_judge(fingerprint)
     if symptom and (said := _outcome_of_symptom(fingerprint, metric, symptom)):
@@ -101,12 +118,51 @@ def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool =
     values = metric_values(fingerprint, metric.name)
     digest = digest_fingerprint(fingerprint, metric.name)
     if not values:
-        return Outcome(OutcomeKind.NO_METRIC, digest=digest, reason=f"no value of {metric.name} was seen")
+        note = metric_origin(fingerprint, metric.name).note
+        reason = f"no value of {metric.name} was seen{f': {note}' if note else ''}"
+        return Outcome(OutcomeKind.NO_METRIC, digest=digest, reason=reason)
     if not all(math.isfinite(value) for value in values):
         first = next(idx for idx, value in enumerate(values) if not math.isfinite(value))
         reason = f"{metric.name} is not finite from value {first} on"
-        return Outcome(OutcomeKind.FAILED, signature=f"nonfinite:{metric.name}", digest=digest, reason=reason)
-    return Outcome(OutcomeKind.MEASURED, value=reduce_values(values, metric.reduce), digest=digest)
+        return Outcome(OutcomeKind.FAILED, signature=f"{NON_FINITE}{metric.name}", digest=digest, reason=reason)
+    if metric.is_paired:
+        return _outcome_of_pair(fingerprint, metric, values, digest)
+    value = reduce_values(values, metric.reduce)
+    return Outcome(OutcomeKind.MEASURED, value, digest, unit=metric_origin(fingerprint, metric.name).unit_at(value))
+
+
+def is_blind(outcome: Outcome, signature: str) -> bool:
+    """Return whether a run could not have shown a failure: a metric that is not seen may have been infinite."""
+    return outcome.kind is OutcomeKind.NO_METRIC and signature.startswith(NON_FINITE)
+
+
+def _outcome_of_pair(fingerprint: Fingerprint, metric: Metric, values: tuple[float, ...], digest: str) -> Outcome:
+    """Return by how many percent a run is above the good end's run beside it; no verdict where that one shows nothing."""
+    beside = fingerprint.reference
+    if beside is None:
+        return Outcome(OutcomeKind.UNTESTABLE, reason=f"no run of the good end beside it, which {metric.name} is compared with")
+    known = metric_values(Fingerprint(beside.ending, beside.ranks, beside.metrics), metric.name)
+    if beside.ending.is_healthy and known and all(map(math.isfinite, known)):
+        value = percent_above(reduce_values(values, metric.reduce), reduce_values(known, metric.reduce))
+        if value is not None:
+            return Outcome(OutcomeKind.MEASURED, value=value, digest=digest)
+    said = beside.ending.message or f"it ended with status {beside.ending.exit_status}"
+    reason = f"no {metric.name} above 0 was seen" if beside.ending.is_healthy else said
+    return Outcome(OutcomeKind.UNTESTABLE, reason=f"the run of the good end beside it: {reason}")
+
+
+def say_early(stop: EarlyStop) -> str:
+    """Return why a run was stopped before its last step, for a person."""
+    if stop.how == "bits":
+        return f"stopped early at step {stop.step}: bitwise the {stop.like} end so far"
+    return f"stopped early at step {stop.step}: its curve is the {stop.like} end's"
+
+
+def _outcome_of_early(stop: EarlyStop) -> Outcome:
+    reason = say_early(stop)
+    if stop.how == "bits":
+        return Outcome(OutcomeKind.MEASURED, value=stop.value, digest=stop.digest, reason=reason, is_early=True)
+    return Outcome(OutcomeKind.EARLY, reason=reason, nats=stop.nats, is_early=True)
 
 
 def signature_of_symptom(symptom: str) -> str:
@@ -182,6 +238,8 @@ def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
         return ()
     if name in DERIVED_METRICS:
         return _derived_values(fingerprint, name)
+    if name in TIME_METRICS:
+        return step_times(fingerprint.ranks, name)
     num_steps = min(len(rank.steps) for rank in fingerprint.ranks)
     values = []
     for idx in range(num_steps):
@@ -192,7 +250,12 @@ def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
     return tuple(values)
 
 
-COST_METRICS = ("rss_mib", "cuda_mib", "step_s")
+def metric_origin(fingerprint: Fingerprint, name: str) -> MetricOrigin:
+    """Return where a metric was read; of one of the recorder's an origin that knows no rounding."""
+    return next((series.origin for series in fingerprint.metrics if series.name == name), MetricOrigin("recorder"))
+
+
+COST_METRICS = ("rss_mib", "cuda_mib", *TIME_METRICS)
 RECORDED_METRICS = ("loss", "grad_norm", "param_norm", "lr", *COST_METRICS)
 
 
@@ -202,11 +265,11 @@ def _derived_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:
 
 
 def recorded_metric(name: str) -> Metric:
-    """Return one of RECORDED_METRICS or DERIVED_METRICS as it is best judged: time by the fastest step, memory by its peak."""
+    """Return one of RECORDED_METRICS or DERIVED_METRICS as it is best judged: times by `step_costs`, memory by its peak."""
     if name in DERIVED_METRICS:
         return DERIVED_METRICS[name]
-    if name == "step_s":
-        return Metric(name, reduce="min", unit="s")
+    if name in TIME_METRICS:
+        return TIME_METRICS[name]
     return Metric(name, reduce="max", unit="MiB") if name in ("rss_mib", "cuda_mib") else Metric(name)
 
 
@@ -220,14 +283,23 @@ def _value_of_step(step: StepRecord, name: str) -> float | None:
 
 
 def reduce_values(values: tuple[float, ...], how: str) -> float:
-    """Return one number for a series: first, last, min, max, mean, or tail (mean of the last quarter, at least one)."""
+    """Return one number for a series: first, last, min, max, mean, median, or tail (mean of the last quarter, at least one)."""
     if how == "tail":
         kept = values[-max(1, len(values) // 4) :]
         return math.fsum(kept) / len(kept)
     if how == "mean":
         return math.fsum(values) / len(values)
+    if how == "median":
+        return median(values)
     picks = {"first": values[0], "last": values[-1], "min": min(values), "max": max(values)}
     return picks[how]
+
+
+def _num_levels(values: tuple[float, ...], origin: MetricOrigin) -> float:
+    """Return how many values could be written between the least and the greatest; infinite where the precision is unknown."""
+    finite = [value for value in values if math.isfinite(value)]
+    unit = max((origin.unit_at(value) for value in finite), default=0.0)
+    return (max(finite) - min(finite)) / unit if unit else math.inf
 
 
 def digest_fingerprint(fingerprint: Fingerprint, metric_name: str) -> str:
@@ -235,21 +307,12 @@ def digest_fingerprint(fingerprint: Fingerprint, metric_name: str) -> str:
 
     Times, memory, RNG states and other log metrics do not count unless they are the primary metric. A few printed numbers
     alone are no bits: an accuracy of 0.8 comes twice by chance, so without recorded signals it takes MIN_PRINTED_VALUES
-    different ones.
+    different ones, MIN_PRINTED_LEVELS apart where their precision is known. How many states of a progress bar are seen
+    depends on the clock, so these do not count.
     """
     steps = [step for rank in fingerprint.ranks for step in rank.steps]
-    rows = [
-        [
-            repr(step.loss),
-            step.micro,
-            repr(step.grad_norm),
-            repr(step.clip_norm),
-            step.lr,
-            step.missing_grads,
-            step.param_hash,
-        ]
-        for step in steps
-    ]
-    values = metric_values(fingerprint, metric_name)
-    has_signals = any(step.loss is not None or step.grad_norm is not None or step.param_hash for step in steps)
-    return digest_of([rows, values]) if has_signals or len(set(values)) >= MIN_PRINTED_VALUES else ""
+    origin = metric_origin(fingerprint, metric_name)
+    values = () if origin.is_redrawn else metric_values(fingerprint, metric_name)
+    is_fine = len(set(values)) >= MIN_PRINTED_VALUES and _num_levels(values, origin) >= MIN_PRINTED_LEVELS
+    has_bits = has_signals(steps) or is_fine
+    return digest_of([[signals_of(step) for step in steps], values]) if has_bits else ""

@@ -39,7 +39,7 @@ from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.ends import is_often
 from bisect_train.verdict.evidence import failures_and_passes, is_metric_fine
-from bisect_train.verdict.outcome import Observation, OutcomeKind
+from bisect_train.verdict.outcome import Observation, OutcomeKind, is_blind
 from bisect_train.verdict.replicates import worsening
 from bisect_train.verdict.stats import (
     MAX_FLIPS,
@@ -184,7 +184,7 @@ def _examine(
 def _is_unusable(run: Observation, ends: Ends) -> bool:
     kind = run.outcome.kind
     if ends.criterion in (Criterion.SYMPTOM, Criterion.JUDGE):
-        is_unknown = kind in (OutcomeKind.UNTESTABLE, OutcomeKind.UNSEEN)
+        is_unknown = kind in (OutcomeKind.UNTESTABLE, OutcomeKind.UNSEEN) or is_blind(run.outcome, ends.signature)
         return is_unknown or (kind is OutcomeKind.FAILED and run.outcome.signature != ends.signature)
     return kind is not OutcomeKind.MEASURED
 

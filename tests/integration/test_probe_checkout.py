@@ -137,6 +137,32 @@ def _remove_everything(path: Path) -> None:
         (path / name).unlink()
 
 
+def _git_is_a_file(path: Path) -> None:
+    _remove_git(path)
+    (path / ".git").write_text("gitdir: /nowhere\n")
+
+
+def _git_is_a_link(path: Path) -> None:
+    (path / ".git").rename(path.parent / "elsewhere")
+    (path / ".git").symlink_to(path.parent / "elsewhere")
+
+
+def _fill_git(path: Path) -> None:
+    (path / ".git/hooks").mkdir()
+    (path / ".git/hooks/post-checkout").write_text("#!/bin/sh\ntouch ran\n")
+    (path / ".git/refs/heads").mkdir()
+    (path / ".git/refs/heads/main").write_text("0" * 40)
+    (path / ".git/info/sparse-checkout").write_text("/nothing\n")
+
+
+def _swap_in_git(path: Path) -> None:
+    (path / ".git/refs").rmdir()
+    (path / ".git/refs").symlink_to(path.parent)
+    (path / ".git/info/exclude").unlink(missing_ok=True)
+    (path / ".git/info").rmdir()
+    (path / ".git/info").write_text("a file")
+
+
 def _sparse(path: Path) -> None:
     run_git(["sparse-checkout", "set", "--no-cone", "/nothing"], cwd=path)
 
@@ -145,7 +171,7 @@ def _sparse(path: Path) -> None:
     "ruin",
     [
         *(_edit, _remove_git, _break_index, _lock_index, _commit_more, _assume_unchanged, _skip_worktree, _replace_object),
-        *(_nest_repository, _remove_everything, _sparse),
+        *(_nest_repository, _remove_everything, _sparse, _git_is_a_file, _git_is_a_link, _fill_git, _swap_in_git),
     ],
 )
 def test_checkout_that_a_program_ruined_is_right_again(tmp_path: Path, ruin) -> None:  # type: ignore[no-untyped-def]
@@ -158,6 +184,8 @@ def test_checkout_that_a_program_ruined_is_right_again(tmp_path: Path, ruin) -> 
     assert (path / "a.py").read_text() == "1" and names_in(path) == [".git", "a.py", "b.py"]
     assert run_git(["rev-parse", "HEAD"], cwd=path).strip() == commit.id
     assert (path / ".git/HEAD").read_text() == f"{commit.id}\n"
+    assert names_in(path / ".git") == ["HEAD", "config", "index", "info", "objects", "refs", "shallow"]
+    assert names_in(path / ".git/info") == names_in(path / ".git/refs") == []
 
 
 def test_checkout_brings_submodules_and_cleans_them(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.scenarios.library.record import record_scenario
 
 DEMO_RUN = Path(__file__).parent.parent / "data" / "demo_run.json.gz"
 # times, memory and the recorder's own cost say nothing to a search; without them the file is small and diffs mean something
-LEFT_OUT = ("step_s", "rss_mib", "cuda_mib", "self_s")
+LEFT_OUT = ("step_s", "step_cpu_s", "step_cuda_s", "rss_mib", "cuda_mib", "self_s")
 
 RunKey = tuple[str, int, int]  # tree, seed index, repeat
 

@@ -93,7 +93,7 @@ def test_empty_tree_gives_a_recipe_that_says_what_to_correct(tmp_path: Path) -> 
 
 def test_template_says_which_steps_are_taken_and_its_pattern_reads_numbers() -> None:
     text = recipe_template(Findings())
-    assert "the first entry is used" in text and "smallest number" not in text
+    assert "The cheapest rung whose ends differ is used" in text
     example = next(line for line in text.splitlines() if "pattern:" in line).removeprefix("#")
     pattern = yaml.safe_load(f"metrics:\n{example}")["metrics"]["val_loss"]["pattern"]
     for printed in ("1.5e-3", "nan", "inf", "-2.25"):

@@ -31,7 +31,7 @@ def test_report_good_end_with_missing_module_names_end_and_remedy_and_blames_nob
     assert report.summary == f"The good end ({good[:8]}) could not be run: ModuleNotFoundError: No module named 'wandb'."
     remedy = report.explanation[0]
     assert "/env/bin/python -m pip install wandb" in remedy
-    assert "PYTHONPATH" in remedy and "choose a later good end" in remedy
+    assert "`stubs:` in the recipe" in remedy and "choose a later good end" in remedy
     assert "Nobody is blamed" in report.explanation[1]
     assert "No module named 'wandb'" in report.log_tail
 

@@ -136,9 +136,9 @@ SCHEMA: dict[str, Any] = {
         "looked_at": [str],
         "cannot_see": [str],
     },
-    "probe": {"steps": int, "ranks": int, "rung": str, "covers": [str], "cannot_see": [str]},
+    "probe": {"steps": int, "ranks": int, "rung": str, "covers": [str], "cannot_see": [str], "tried": [str]},
     "cost": {
-        **dict.fromkeys(("probes", "rounds", "steps", "cached", "pruned"), int),
+        **dict.fromkeys(("probes", "rounds", "steps", "cached", "pruned", "early", "saved_steps"), int),
         **dict.fromkeys(("wall_s", "gpu_s"), NUMBER),
     },
     "probes": [

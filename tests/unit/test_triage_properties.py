@@ -37,6 +37,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "rng_hash": TEXTS,
     "batch_hash": TEXTS,
     "step_s": NUMBERS,
+    "step_cpu_s": NUMBERS,
+    "step_cuda_s": NUMBERS,
     "skipped": st.booleans(),
     "dtypes": st.lists(st.sampled_from(["param:bfloat16", "param:float32", "grad:float32", "odd"]), max_size=2).map(tuple),
     "rss_mib": NUMBERS,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_digest_changes_with_one_bit_of_the_loss() -> None:
 def test_recorded_metrics_of_time_and_memory_are_judged_by_their_extremes() -> None:
     steps = tuple(StepRecord(idx, loss=1.0, step_s=seconds) for idx, seconds in enumerate((None, 0.3, 0.2, 0.4)))
     fingerprint = Fingerprint(Ending(EndingKind.STOPPED), (RankRecord(0, steps),))
-    outcome = judge_outcome(fingerprint, recorded_metric("step_s"))
+    outcome = judge_outcome(fingerprint, replace(recorded_metric("step_s"), is_paired=False))
     assert outcome.value == 0.2
     assert recorded_metric("cuda_mib").reduce == "max" and recorded_metric("loss") == Metric()
 

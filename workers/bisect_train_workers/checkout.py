@@ -9,6 +9,7 @@ HEAD is detached at the variant's commit, which is listed as shallow because its
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from bisect_train_workers.mirror import Mirror
 from bisect_train_workers.node import NodeError, disk_errors, make_folder, remove_folder
 
 _MAX_SLOTS = 4096
+_GIT_FOLDERS = ("info", "objects", "objects/info", "refs")
 _CONFIG = """[core]
 \trepositoryformatversion = 0
 \tbare = false
@@ -120,14 +122,13 @@ def _switch(slot: Slot, mirror: Mirror, variant: Variant) -> list[str]:
 
 
 def _make_git(slot: Slot, mirror: Mirror, variant: Variant) -> None:
-    """Make the slot's own `.git` anew, with HEAD at the variant's commit."""
+    """Make the slot's own `.git` anew, with HEAD at the variant's commit.
+
+    The files are written here and not by `git init` and `git update-ref`: they are few, and a call of git takes milliseconds.
+    """
     git = slot.path / ".git"
-    if git.exists() or git.is_symlink():
-        remove_folder(git)
-    hold = (slot.lock.fd,)
-    run_git(["init", "--quiet", "--template=", "."], cwd=slot.path, hold=hold)
-    for name in ("info", "objects/info"):
-        (git / name).mkdir(parents=True, exist_ok=True)
+    _empty_git(git)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")  # what git needs to see a repository here
     (git / "config").write_text(_CONFIG)
     (git / "objects/info/alternates").write_text(f"{mirror.path / 'objects'}\n")
     commit = variant.commit
@@ -135,7 +136,35 @@ def _make_git(slot: Slot, mirror: Mirror, variant: Variant) -> None:
         (git / "shallow").write_text(f"{commit}\n")
     else:
         commit = _make_commit(slot, variant.tree)
-    run_git(["update-ref", "--no-deref", "HEAD", commit], cwd=slot.path, hold=hold)
+    (git / "HEAD").write_text(f"{commit}\n")
+
+
+def _empty_git(git: Path) -> None:
+    """Leave nothing in `.git` but the empty folders of a repository; removing folders is slow, so those that fit stay."""
+    try:
+        _remove_files(git, keep={git / name for name in _GIT_FOLDERS})
+    except OSError:
+        remove_folder(git)
+    for folder in (git, *(git / name for name in _GIT_FOLDERS)):
+        folder.mkdir(exist_ok=True)
+
+
+def _remove_files(git: Path, *, keep: set[Path]) -> None:
+    """Remove all files below a folder, if there is one; raises OSError where anything but these folders is in it."""
+    if not os.path.lexists(git):
+        return
+    if git.is_symlink() or not git.is_dir():
+        raise NotADirectoryError(git)
+    for folder, folders, files in os.walk(git, onerror=_raise):
+        found = [Path(folder, name) for name in folders]
+        if not keep.issuperset(found) or any(path.is_symlink() for path in found):
+            raise FileExistsError(folder)
+        for name in files:
+            Path(folder, name).unlink()
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _switch_tree(slot: Slot, path: str, tree: str) -> list[str]:
@@ -144,13 +173,16 @@ def _switch_tree(slot: Slot, path: str, tree: str) -> list[str]:
     cwd = slot.path / path
     cwd.mkdir(parents=True, exist_ok=True)
     Path(env["GIT_INDEX_FILE"] + ".lock").unlink(missing_ok=True)
-    for args in (["clean", "-ffdxq"], ["read-tree", "-u", "--reset", tree], ["clean", "-ffdxq"]):
+    for args in (["read-tree", "-u", "--reset", tree], ["clean", "-ffdxq"]):
         run_git(args, cwd=cwd, env=env, hold=hold)
-    call_git(["update-index", "-q", "--refresh"], cwd=cwd, env=env, hold=hold)
     written = run_git(["write-tree"], cwd=cwd, env=env, hold=hold).strip()
     if written != tree:
         raise GitError(f"the checkout {cwd} has tree {written}, wanted {tree}")
-    output = run_git(["diff-files", "--name-only", "-z"], cwd=cwd, env=env, hold=hold)
+    shown = ["diff-files", "--name-only", "-z"]
+    output = run_git(shown, cwd=cwd, env=env, hold=hold)
+    if output:  # or only times and inodes do
+        call_git(["update-index", "-q", "--refresh"], cwd=cwd, env=env, hold=hold)
+        output = run_git(shown, cwd=cwd, env=env, hold=hold)
     return [str(Path(path) / name) for name in output.split("\0") if name]
 
 

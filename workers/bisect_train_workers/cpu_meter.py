@@ -5,8 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-import psutil
+from bisect_train_workers.late import LateModule
+
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = LateModule("psutil")
 
 _WINDOW_S = 5.0
 _WINDOW_SHARE = 0.25  # of a time limit that is shorter than that

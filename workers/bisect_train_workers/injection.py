@@ -52,10 +52,13 @@ def recorder_settings(spec: ProbeSpec, settings: RunSettings, folders: ProbeFold
         "every_step": settings.every_step,
         "triage": settings.triage or spec.ranks > 1,
         "anomaly": settings.anomaly,
+        "profile": settings.profile,
         "root": str(folders.checkout),
         "redirect_from": settings.redirect_from or None,
         "base_seed": 0,
         "deterministic": settings.deterministic,
+        "stubs": list(settings.stubs),
+        "shims": list(settings.shims),
         "die_with_parent": True,
     }
 

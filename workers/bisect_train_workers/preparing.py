@@ -69,8 +69,8 @@ class Leg:
 
 
 def whole_run(job: ProbeJob) -> Leg:
-    """Return the only leg of an ordinary probe."""
-    return Leg(job.spec.rung.steps)
+    """Return the only leg of an ordinary probe; one that may be stopped early tells what it reads before each step."""
+    return Leg(job.spec.rung.steps, recorder={"tell_reads": True} if job.early is not None else {})
 
 
 def lay_out(place: Workplace) -> None:

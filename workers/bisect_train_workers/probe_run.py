@@ -11,16 +11,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bisect_train.core.executor import ExecutorEvent, ProbeProgress
-from bisect_train.core.fingerprint import Ending, EndingKind, Event, Fingerprint, JudgeResult, RankRecord
+from bisect_train.core.fingerprint import (
+    EarlyStop,
+    Ending,
+    EndingKind,
+    Event,
+    Fingerprint,
+    JudgeResult,
+    MetricSeries,
+    RankRecord,
+)
 from bisect_train.core.probe import ProbeJob, ProbeResult
 from bisect_train_workers import command, environment
+from bisect_train_workers.early_look import EARLY_LOOK_S, EarlyLook
 from bisect_train_workers.ending import Evidence, decide_ending, find_silence, has_reached_steps
 from bisect_train_workers.judge import run_judge
 from bisect_train_workers.memory_kills import count_oom_kills
 from bisect_train_workers.node import NodeError
 from bisect_train_workers.program import Program, RunningProgram, supervise
-from bisect_train_workers.program_log import TAIL_CHARS, find_metrics, read_log
+from bisect_train_workers.program_log import TAIL_CHARS, read_log
+from bisect_train_workers.read_sets import find_reads
 from bisect_train_workers.records import ProcessRecord, RecordReader, describe_processes, pick_ranks, to_rank_records
+from bisect_train_workers.sources.reading import FilesBefore, read_metrics
 from bisect_train_workers.standstill import Standing
 
 LOOK_S = 0.25
@@ -63,11 +75,16 @@ class PreparedProbe:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A program that has ended, with what it left behind."""
+    """A program that has ended, with what it left behind; `early` says why it was stopped before its last step.
+
+    `metrics` are read here, before anything is moved or another run writes over it.
+    """
 
     probe: PreparedProbe
     evidence: Evidence
     ending: Ending
+    early: EarlyStop | None = None
+    metrics: tuple[MetricSeries, ...] = ()
 
     @property
     def ranks(self) -> tuple[RankRecord, ...]:
@@ -112,11 +129,13 @@ def run_once(
         SupervisorLostError: nothing is known about the program.
         NodeError: the disk is full.
     """
-    reader = RecordReader(probe.folders.records)
+    reader, early = RecordReader(probe.folders.records), EarlyLook(probe.job.early)
     kills_before, started_t = count_oom_kills(), time.time()
+    patterns, folders = probe.job.settings.patterns, probe.folders
+    before = FilesBefore.look(patterns, checkout=folders.checkout, out=folders.out)
     yield ProbeProgress(probe.job.id, phase)
     with supervise(probe.program) as running:
-        yield from (follow or _follow)(probe, running, reader)
+        yield from (follow(probe, running, reader) if follow else _follow(probe, running, reader, early))
         outcome = running.outcome()
     log = read_log(probe.program.log)
     processes = reader.read()
@@ -137,17 +156,29 @@ def run_once(
         oom_kills=count_oom_kills() - kills_before,
     )
     ending = _explain(decide_ending(evidence), probe)
+    if early.stop is not None and ending.kind is not EndingKind.CANNOT_START:  # that says the wrong code ran
+        ending = Ending(EndingKind.STOPPED)
+        return FinishedRun(probe, evidence, ending, early.stop, read_metrics(patterns, log, before, ending=ending))
     _refuse_foreign_trouble(evidence, ending)
-    return FinishedRun(probe, evidence, ending)
+    return FinishedRun(probe, evidence, ending, metrics=read_metrics(patterns, log, before, ending=ending))
 
 
-def _follow(probe: PreparedProbe, running: RunningProgram, reader: RecordReader) -> Generator[ExecutorEvent, None, None]:
-    """Wait for the end; a program whose ranks all were stopped but that does not come to its end is ended after a while."""
+def _follow(
+    probe: PreparedProbe, running: RunningProgram, reader: RecordReader, early: EarlyLook
+) -> Generator[ExecutorEvent, None, None]:
+    """Wait for the end; a program whose ranks all were stopped but that does not come to its end is ended after a while.
+
+    One that has shown enough by an early rule is ended at once.
+    """
     progress, done_since = Progress(probe.job.id), 0.0
-    while not running.wait(LOOK_S):
+    while not running.wait(EARLY_LOOK_S if early.is_open else LOOK_S):
         ranks = pick_ranks(reader.read())
         yield from progress.tell(ranks)
-        if is_stopping(ranks) and has_reached_steps(ranks, probe.num_steps):
+        is_done = has_reached_steps(ranks, probe.num_steps)
+        if not is_done and early.look(ranks):
+            running.end()
+            return
+        if is_stopping(ranks) and is_done:
             done_since = done_since or time.monotonic()
             if time.monotonic() - done_since > LEAVE_S:
                 running.end()
@@ -228,9 +259,11 @@ def to_result(run: FinishedRun, *, judged: JudgeResult | None = None) -> ProbeRe
     fingerprint = Fingerprint(
         ending=run.ending,
         ranks=run.ranks,
-        metrics=find_metrics(evidence.log, probe.job.settings.patterns),
+        metrics=run.metrics,
         judge=judged,
         facts=tuple(sorted(facts.items())),
+        early=run.early,
+        reads=find_reads(evidence.processes, evidence.ranks, probe.job, is_early=run.early is not None),
     )
     return ProbeResult(
         job_id=probe.job.id,
@@ -273,6 +306,8 @@ def _find_warnings(probe: PreparedProbe, evidence: Evidence) -> list[str]:
     world_size = max((process.world_size for process in evidence.ranks.values()), default=0)
     if world_size and world_size != probe.job.spec.ranks:
         found.append(f"the program ran with {world_size} ranks, not the {probe.job.spec.ranks} that were asked for")
+    if any(process.has_event("graph_captured") for process in evidence.processes):
+        found.append("steps are replayed from a CUDA graph: the recorder sees those before the capture only")
     written = sorted({path for process in evidence.processes for path in process.written_outside})
     if written:
         more = f" (+{len(written) - 1} more)" if len(written) > 1 else ""

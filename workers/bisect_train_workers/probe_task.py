@@ -25,6 +25,7 @@ from bisect_train_workers.gitcmd import GitError
 from bisect_train_workers.kept import NotKeptError, keep_probe
 from bisect_train_workers.mirror import Mirror, PackLoader
 from bisect_train_workers.node import NodeError, NodeHome
+from bisect_train_workers.paired import run_paired
 from bisect_train_workers.ports import NoPortError, reserve_port
 from bisect_train_workers.preparing import Workplace, lay_out, make_program, run_setup, whole_run
 from bisect_train_workers.probe_folders import take_private_folder
@@ -69,7 +70,10 @@ def run_probe(job: ProbeJob, context: TaskContext) -> Iterator[ExecutorEvent | N
     """
     started = time.monotonic()
     try:
-        result = yield from _run_on_node(job.with_own_settings(), context)
+        if job.reference is None:
+            result = yield from _run_on_node(job.with_own_settings(), context)
+        else:
+            result = yield from run_paired(job, job.reference, lambda part: _run_on_node(part.with_own_settings(), context))
         yield ProbeFinished(dataclasses.replace(result, wall_s=time.monotonic() - started))
     except NodeError as error:
         yield NodeTrouble(job.id, str(error))

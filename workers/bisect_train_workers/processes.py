@@ -11,8 +11,14 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psutil
+from bisect_train_workers.late import LateModule
+
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = LateModule("psutil")
 
 MARKER = "BISECT_TRAIN_PROBE"
 SESSION_MARKER = "BISECT_TRAIN_RAY_SESSION"

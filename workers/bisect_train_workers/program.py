@@ -13,10 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import psutil
+
 from bisect_train_workers.node import NodeError
 from bisect_train_workers.processes import SESSION_MARKER, sweep_orphans
 
 _SUPERVISOR = Path(__file__).resolve().parent / "supervisor.py"
+_PSUTIL = str(Path(psutil.__file__).resolve().parents[1])
+"""The supervisor starts without site packages, which takes half the time, and needs this one."""
 _END_S = 15.0
 """Time that a supervisor gets to end everything; it gives up on its own after 10 s."""
 
@@ -188,7 +192,7 @@ class RunningProgram:
 
 def _start_fresh(orders: Mapping[str, Any], lock_fds: Sequence[int]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-I", str(_SUPERVISOR)],
+        [sys.executable, "-I", "-S", str(_SUPERVISOR), _PSUTIL],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

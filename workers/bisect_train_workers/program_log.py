@@ -7,13 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bisect_train.core.fingerprint import MetricSeries
+from bisect_train.core.fingerprint import MetricOrigin, MetricSeries
 from bisect_train.core.probe import MetricPattern
 from bisect_train_workers.dead_rank import is_peer_gone
 from bisect_train_workers.injection import failure_signature, normalize_message
 from bisect_train_workers.number_group import compile_non_finite
+from bisect_train_workers.sources.points import Precision
+from bisect_train_workers.sources.text_lines import decode
 
 TAIL_CHARS = 16_000
+OTHER_FORMAT = "the log may have another format here"
+WINDOW_CHARS = 1 << 13
+"""Of a line of more than two of these, its first and last so many characters are searched: `.*` takes squared time."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _PREFIX = re.compile(r"^\s*\[(?:default|rank|[a-z_]*)\d*\]:\s?", re.IGNORECASE)
@@ -46,15 +51,33 @@ class LoggedFailure:
 
 
 def read_log(path: Path) -> str:
-    """Return the log as text without terminal control sequences; "" if there is none."""
+    """Return the log as text without terminal control sequences, whatever its encoding; "" if there is none."""
     if not path.exists():
         return ""
-    return _ANSI.sub("", path.read_bytes().decode("utf-8", errors="replace"))
+    return _ANSI.sub("", decode(path.read_bytes()))
 
 
 def split_lines(text: str) -> list[str]:
     """Return the lines; a carriage return (a progress bar) ends one, too."""
     return re.split(r"\r\n|\n|\r", text)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A line of a log, or a state of one that is redrawn over and over, as progress bars are."""
+
+    text: str
+    is_redrawn: bool = False
+
+
+def split_pieces(text: str) -> list[LogPiece]:
+    """Return the lines, and before each all of its states that were drawn over; these are `is_redrawn`."""
+    pieces = []
+    for line in text.split("\n"):
+        *states, last = line.rstrip("\r").split("\r")
+        pieces += [LogPiece(state, is_redrawn=True) for state in states]
+        pieces.append(LogPiece(last))
+    return pieces
 
 
 def find_metrics(text: str, patterns: Sequence[MetricPattern]) -> tuple[MetricSeries, ...]:
@@ -63,26 +86,52 @@ def find_metrics(text: str, patterns: Sequence[MetricPattern]) -> tuple[MetricSe
     A line that shows `nan` or `inf` where a pattern asks for digits counts as well: the last finite value must not stand
     for a run that has diverged.
     """
-    lines = split_lines(text) if patterns else []
-    return tuple(_find_metric(lines, pattern) for pattern in patterns)
+    pieces = split_pieces(text) if patterns else []
+    return tuple(find_metric(pieces, pattern) for pattern in patterns)
 
 
-def _find_metric(lines: Sequence[str], pattern: MetricPattern) -> MetricSeries:
-    regex = re.compile(pattern.pattern)
+def find_metric(pieces: Sequence[LogPiece], pattern: MetricPattern) -> MetricSeries:
+    """Return what the first expression of a metric finds that finds anything."""
+    for expression in (pattern.pattern, *pattern.others):
+        series = _find_metric(pieces, pattern.name, expression)
+        if series.values:
+            return series
+    return MetricSeries(pattern.name, (), (), MetricOrigin(note=OTHER_FORMAT))
+
+
+def _find_metric(pieces: Sequence[LogPiece], name: str, expression: str) -> MetricSeries:
+    regex = re.compile(expression)
     group: str | int = "value" if "value" in regex.groupindex else min(regex.groups, 1)
     non_finite = compile_non_finite(regex)
     values: list[float] = []
     steps: list[int] = []
-    for line in lines:
-        match = regex.search(line) or (non_finite.search(line) if non_finite else None)
+    precision, is_redrawn, redrawn_step = Precision(), False, None
+    for piece in pieces:
+        match = _search(regex, piece.text) or (_search(non_finite, piece.text) if non_finite else None)
         value = parse_number(match[group]) if match else None
         if match is None or value is None:
             continue
+        step = parse_number(match["step"]) if "step" in match.re.groupindex else None
+        if step is not None and step == redrawn_step:  # one state drawn again
+            values.pop()
+            steps.pop()
         values.append(value)
+        precision.take(match[group])
         if "step" in match.re.groupindex:
-            step = parse_number(match["step"])
             steps.append(int(step) if step is not None and abs(step) < 2**62 else len(values) - 1)
-    return MetricSeries(pattern.name, tuple(values), tuple(steps))
+        is_redrawn = is_redrawn or piece.is_redrawn
+        redrawn_step = step if piece.is_redrawn else None
+    origin = MetricOrigin(decimals=precision.decimals, digits=precision.digits, is_redrawn=is_redrawn)
+    return MetricSeries(name, tuple(values), tuple(steps), origin)
+
+
+def _search(regex: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Return the first match; of a very long line only its two ends are searched, cut between words."""
+    if len(text) <= 2 * WINDOW_CHARS:
+        return regex.search(text)
+    head, tail = text[:WINDOW_CHARS], text[-WINDOW_CHARS:]
+    head, tail = head[: max(head.rfind(" "), head.rfind("\t")) + 1], tail.partition(" ")[2]
+    return regex.search(head) or regex.search(tail)
 
 
 def parse_number(text: str | None) -> float | None:

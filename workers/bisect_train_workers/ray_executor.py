@@ -27,6 +27,7 @@ from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
 from bisect_train_workers.ray_session import RaySession
 from bisect_train_workers.ray_task import find_facts_task, run_probe_task
+from bisect_train_workers.upkeep import bound_node
 
 _FACTS_S = 120.0
 _AT_ONCE_S = 0.0
@@ -82,6 +83,13 @@ class RayExecutor:
             _require_room(self._settings)
             self._facts = self._ask_facts(_count_slots(self._settings))
         return self._facts
+
+    def adopt(self, settings: RunSettings) -> None:
+        """Take the resources of one probe from other settings from now on: `facts` counts the slots anew."""
+        if (settings.cpus, settings.gpus) != (self._settings.cpus, self._settings.gpus) and self._facts is not None:
+            _require_room(settings)
+            self._facts = dataclasses.replace(self._facts, slots=_count_slots(settings))
+        self._settings = settings
 
     def submit(self, job: ProbeJob) -> None:
         """Start a probe.
@@ -145,7 +153,9 @@ class RayExecutor:
             self._session.close()
             self._session = None
             if not self._address:
-                sweep_private_folders(find_node_home(self._node_home))
+                home = find_node_home(self._node_home)
+                sweep_private_folders(home)
+                bound_node(home)
 
     def _start(self) -> None:
         if self._session is None:

@@ -17,8 +17,9 @@ from bisect_train.core.fingerprint import Event, RankRecord, StepRecord
 
 _PLAIN = (
     *("loss", "grad_norm", "clip_norm", "param_norm", "param_hash", "rng_hash", "batch_hash"),
-    *("step_s", "rss_mib", "cuda_mib", "self_s", "data_s", "moved", "samples", "collectives"),
+    *("step_s", "step_cpu_s", "step_cuda_s", "rss_mib", "cuda_mib", "self_s", "data_s", "moved", "samples", "collectives"),
 )
+_TOLD_ELSEWHERE = ("files_read",)  # see `read_sets`
 
 
 @dataclass(slots=True)
@@ -29,11 +30,13 @@ class ProcessRecord:
         start: its start line, {} without one.
         steps: last line of each step, by step.
         events: event lines in order.
+        num_starts: programs that wrote to it, one after the other in the same process (`os.exec`).
     """
 
     start: dict[str, Any] = field(default_factory=dict)
     steps: dict[int, dict[str, Any]] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    num_starts: int = 0
 
     @property
     def rank(self) -> int:
@@ -91,6 +94,7 @@ class ProcessRecord:
         kind = line.get("type")
         if kind == "start":
             self.start = line
+            self.num_starts += 1
         elif kind == "event":
             self.events.append(line)
         elif kind == "step" and isinstance(line.get("step"), int):
@@ -162,7 +166,7 @@ def to_rank_records(ranks: dict[int, ProcessRecord], *, num_steps: int | None) -
             tuple(
                 to_step_record(process.steps[step]) for step in sorted(process.steps) if num_steps is None or step < num_steps
             ),
-            tuple(_to_event(line) for line in process.events),
+            tuple(_to_event(line) for line in process.events if line.get("name") not in _TOLD_ELSEWHERE),
         )
         for rank, process in ranks.items()
     )
@@ -214,4 +218,7 @@ def describe_processes(processes: Sequence[ProcessRecord], ranks: dict[int, Proc
     for line in main.events_named("torch_imported"):
         facts["torch"] = line.get("data", {}).get("version")
         facts["threads"] = line.get("data", {}).get("threads")
+    for fact, event in (("stubs", "stub"), ("shims", "shim")):
+        names = {str(line.get("data", {}).get("what")) for item in processes for line in item.events_named(event)}
+        facts[fact] = ", ".join(sorted(names)) or None
     return {name: str(value) for name, value in facts.items() if value is not None}

@@ -10,9 +10,10 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from bisect_train.core.early import EarlyRules, watch_ranks
 from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost, ProbeProgress
 from bisect_train.core.fingerprint import Fingerprint
-from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult
+from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, RunSettings
 
 SIMULATED_FACTS = MachineFacts("simulated", "simulated", 1)
 
@@ -81,6 +82,9 @@ class SimulatedExecutor:
         """Return the facts given, with this executor's slots."""
         return self._facts
 
+    def adopt(self, settings: RunSettings) -> None:
+        """Take note of other settings; here every probe takes one slot."""
+
     def submit(self, job: ProbeJob) -> None:
         """Start or queue a probe. Raises ValueError if a job with this id is running."""
         if job.id in self._order:
@@ -118,7 +122,7 @@ class SimulatedExecutor:
     def _fill_slots(self) -> None:
         while self._queue and len(self._running) < self._slots:
             job = self._queue.pop(0)
-            run = self._script(job)
+            run = _stop_early(self._script(job), job.early)
             self._running[job.id] = (job, run, self.now_s)
             heapq.heappush(self._ends, (self.now_s + run.duration_s, self._order[job.id], job.id))
             self._events.append(ProbeProgress(job.id, "run"))
@@ -144,6 +148,25 @@ class SimulatedExecutor:
         base = run.result or ProbeResult(job_id, run.fingerprint, node="simulated")
         result = replace(base, job_id=job_id, fingerprint=run.fingerprint, wall_s=run.duration_s)
         self._events.append(ProbeFinished(result))
+
+
+def _stop_early(run: SimulatedRun, rules: EarlyRules | None) -> SimulatedRun:
+    """Return the run as the rules would have stopped it: its steps through the deciding one, and their share of the time."""
+    whole = run.fingerprint
+    if rules is None or whole is None or not whole.ending.is_healthy or (stop := watch_ranks(rules, whole.ranks)) is None:
+        return run
+    ranks = tuple(
+        replace(
+            rank,
+            steps=tuple(step for step in rank.steps if step.step <= stop.step),
+            events=tuple(event for event in rank.events if event.step is None or event.step <= stop.step),
+        )
+        for rank in whole.ranks
+    )
+    last = max((step.step for rank in whole.ranks for step in rank.steps), default=stop.step)
+    share = (stop.step + 1) / (last + 1)
+    # what it would have read after that is not known
+    return replace(run, fingerprint=replace(whole, ranks=ranks, early=stop, reads=None), duration_s=run.duration_s * share)
 
 
 def _id_of(event: ExecutorEvent) -> str:

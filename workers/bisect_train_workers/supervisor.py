@@ -3,7 +3,7 @@
 It is run as a file (`python -I supervisor.py`) with its orders as JSON on stdin, and writes its outcome to a file.
 It is a child subreaper, so that ranks in sessions of their own and daemons come to it and not to init. It ends
 everything when its parent or the coordinator is gone, at the time limit, at SIGTERM, and when the program has ended.
-Only the standard library, psutil and three files beside this one are imported: it must start fast and never fail.
+Only the standard library, psutil and four files beside this one are imported: it must start fast and never fail.
 """
 
 from __future__ import annotations
@@ -13,22 +13,26 @@ import ctypes
 import json
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
-import psutil
-
-if __name__ == "__main__":  # -I leaves the script's folder out of the path
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # -I and -S leave out of the path our own folder, and psutil's, which is the first argument
+    sys.path[:] = [str(Path(__file__).resolve().parent.parent), *sys.path, *sys.argv[1:]]
 
 from bisect_train_workers import processes
 from bisect_train_workers.bounded_log import BoundedLog
 from bisect_train_workers.cpu_meter import CpuMeter
+from bisect_train_workers.late import LateModule
+
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = LateModule("psutil")
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 _PULSE_S = 0.05
@@ -115,14 +119,15 @@ class Supervisor:
     def _watch(self, child: Child, pipe: IO[bytes], log: BoundedLog, deadline: float, meter: CpuMeter) -> str:
         """Feed the log until the program ends or has to be ended; returns why."""
         os.set_blocking(pipe.fileno(), False)
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, _notice_end(child.pid, selector) as is_noticed:
             selector.register(pipe, selectors.EVENT_READ)
             is_open = True
             while True:
-                if is_open and selector.select(_PULSE_S):
+                ready = selector.select(_PULSE_S if is_open or is_noticed else _PULSE_S / 5)
+                if is_open and any(key.fileobj is pipe for key, _ in ready):
                     is_open = _copy(pipe, log)
-                elif not is_open:
-                    time.sleep(_PULSE_S / 5)
+                    if not is_open:
+                        selector.unregister(pipe)
                 if child.poll() is not None:
                     return "itself"
                 self._reap_now_and_then()
@@ -170,6 +175,24 @@ class Supervisor:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(1.0)
         return left + processes.end_all(lambda: processes.find_marked(self._marker.__eq__), reap=reap)
+
+
+@contextlib.contextmanager
+def _notice_end(pid: int, selector: selectors.BaseSelector) -> Iterator[bool]:
+    """Have a selector wake at a child's end; yields whether it will (Linux only)."""
+    if not hasattr(os, "pidfd_open"):
+        yield False
+        return
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:  # an old kernel, or none left
+        yield False
+        return
+    try:
+        selector.register(pidfd, selectors.EVENT_READ)
+        yield True
+    finally:
+        os.close(pidfd)
 
 
 def _copy(pipe: IO[bytes], log: BoundedLog) -> bool:
@@ -232,6 +255,8 @@ def supervise_fork(orders: dict[str, Any], child: Child) -> None:
 def _supervise(supervisor: Supervisor, orders: dict[str, Any]) -> None:
     outcome = supervisor.run()
     if supervisor.is_orphan():
+        import shutil  # costs milliseconds, and is hardly ever needed
+
         for folder in orders["private"]:
             shutil.rmtree(folder, ignore_errors=True)
         return

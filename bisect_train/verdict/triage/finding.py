@@ -23,6 +23,7 @@ class SecondRun(str, Enum):
 
     ANOMALY = "anomaly"  # torch.autograd's anomaly detection names the operation that gave the first NaN
     DETAIL = "detail"  # TORCH_DISTRIBUTED_DEBUG=DETAIL names collectives that do not match
+    PROFILE = "profile"  # torch.profiler names the operations that take longer; of both sides of a culprit
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A program is started as a fresh process wherever a fork might not be the same thing: another interpreter, a launcher or several
 ranks, packages of its own, variables that torch or python read when they start, a GPU. A server is started beside the first
-probe that could have used it; nobody waits for one.
+probe that must be fresh, or by the first that may be forked from it, which waits for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from bisect_train_workers.warm.shadows import has_shadows
 _SERVER = Path(warm_server.__file__).resolve()
 _PACKAGES = str(_SERVER.parents[2])
 _CONNECT_S = 5.0
-_START_S = 5.0
+_START_S = 30.0
+"""A server that imports torch is waited for so long, seconds; one that ends meanwhile, no longer."""
 MAX_SERVERS = 3
 """On one node: each holds about 300 MiB, and there is one for each seed index, since their hash seeds differ."""
 
@@ -141,7 +142,7 @@ class WarmStart:
     is_fresh: bool = False
 
     def launch(self, orders: Mapping[str, Any], fds: Sequence[int]) -> ForkedSupervisor | None:
-        """Return the process of a supervisor that forks the program; without a server one is begun, and None returned.
+        """Return the process of a supervisor that forks the program, from a server that is begun if need be; None without one.
 
         Raises:
             SupervisorLostError: the server ended meanwhile.
@@ -149,6 +150,9 @@ class WarmStart:
         connection = None if self.is_fresh else self._connect_soon()
         if connection is None:
             self._begin_server()
+            # a process that imports torch for all is waited for: a fresh program beside it would import the same once more
+            connection = None if self.is_fresh else self._connect_soon()
+        if connection is None:
             return None
         if self._is_shadowed(Path(orders["cwd"]), orders["env"]):
             connection.close()
@@ -177,14 +181,14 @@ class WarmStart:
         return not loaded or has_shadows(cwd, [first, *inside], loaded)
 
     def _connect_soon(self) -> socket.socket | None:
-        """Return a connection; a server that has just been started is waited for, as long as a fresh start would take."""
+        """Return a connection; a server that has just been started is waited for."""
         deadline = time.monotonic() + _START_S
         while (connection := self._connect()) is None and time.monotonic() < deadline and self._is_starting():
             time.sleep(0.02)
         return connection
 
     def _is_starting(self) -> bool:
-        if not self.folder.is_dir() or (self.folder / "state").exists():
+        if not self.folder.is_dir() or (self.folder / "socket").exists() or _has_failed(self.folder):
             return False
         lock = try_lock(self.folder / "lock")
         if lock is not None:
@@ -227,7 +231,7 @@ class WarmStart:
         return struct.pack("!I", len(data)) + data
 
     def _start(self, lock_fd: int) -> None:
-        for name in ("socket", "state"):
+        for name in ("new", "socket", "state"):
             (self.folder / name).unlink(missing_ok=True)
         process = subprocess.Popen(
             [sys.executable, str(_SERVER)],

@@ -75,7 +75,7 @@ class Server:
     """Listens, forks a supervisor for each request, and buries the dead."""
 
     def __init__(self, folder: str, coordinator: list[int] | None, package_folder: str, lock_fd: int) -> None:
-        """Listen at `folder`/socket; `package_folder` holds the package that the supervisor's code is in."""
+        """Listen in `folder`; `package_folder` holds the package that the supervisor's code is in."""
         self._lock_fd = lock_fd
         self._folder = folder
         self._coordinator = coordinator
@@ -86,8 +86,11 @@ class Server:
         os.chdir(folder)  # a socket's path has room for 107 characters: relative ones are short
         self._socket.bind("new")
         self._socket.listen(64)
-        os.rename("new", "socket")  # whoever sees it can connect
         os.chdir("/")
+
+    def open(self) -> None:
+        """Show the socket: whoever sees it can connect, and finds the state beside it."""
+        os.rename(os.path.join(self._folder, "new"), os.path.join(self._folder, "socket"))
 
     def serve(self) -> None:
         """Work until there is no reason to."""
@@ -238,6 +241,7 @@ def main() -> None:
     gc.freeze()
     server = Server(orders["folder"], orders["coordinator"], orders["package_folder"], orders["lock_fd"])
     _tell(orders["folder"], "")
+    server.open()
     server.serve()
 
 
