@@ -32,6 +32,15 @@ def test_replayed_scenario_says_the_truth(tmp_path: Path, scenario: Scenario, sl
         assert num_inside <= MAX_INSIDE.get(scenario.name, num_inside)
 
 
+@pytest.mark.parametrize("scenario", RECORDED.values(), ids=RECORDED)
+def test_replayed_scenario_says_the_same_where_no_run_is_stopped_early_and_none_left_out(
+    tmp_path: Path, scenario: Scenario
+) -> None:
+    built, status, report = replay(scenario, tmp_path, options=("--no-early", "--no-prune"))
+    check_report(scenario.truth, built, report, status)
+    assert report["cost"]["pruned"] == report["cost"]["early"] == 0
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_recording_is_small(name: str) -> None:
     assert Recording(name).path.stat().st_size < MAX_BYTES

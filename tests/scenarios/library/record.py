@@ -15,7 +15,7 @@ from bisect_train.core.changes import Point, make_point
 from bisect_train.core.errors import UnbuildableError
 from bisect_train.core.executor import Executor, ExecutorEvent, ProbeFinished, ProbeLost
 from bisect_train.core.fingerprint import EndingKind
-from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec, probe_key
+from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec, RunSettings, probe_key
 from bisect_train.core.question import Question
 from bisect_train.store.home import open_store
 from tests.scenarios.library.recording import Recording, name_of, thin
@@ -40,6 +40,10 @@ class RecordingExecutor:
     def facts(self) -> MachineFacts:
         """Return those of the real one."""
         return self._real.facts()
+
+    def adopt(self, settings: RunSettings) -> None:
+        """Let the real one take the resources of a probe from other settings."""
+        self._real.adopt(settings)
 
     @property
     def jobs(self) -> list[ProbeJob]:

@@ -7,7 +7,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,13 @@ class NotRecordedError(AssertionError):
 OpenExecutor = Callable[[Question, Path], AbstractContextManager[Executor]]
 
 
-def run_command(built: Built, home: Path, open_executor: OpenExecutor) -> tuple[int, dict[str, Any]]:
+def run_command(
+    built: Built, home: Path, open_executor: OpenExecutor, *, options: Sequence[str] = ()
+) -> tuple[int, dict[str, Any]]:
     """Run a scenario's command line as `make scenarios` does, but in this process; return exit status and report.json."""
     target = home.parent / "report.json"
     arguments = ["run", "--repo", str(built.path), "--good", built.good, "--bad", built.bad, "--python", sys.executable]
-    arguments += ["--quiet", "--no-color", "--json", str(target), *built.options, "--", *built.command]
+    arguments += ["--quiet", "--no-color", "--json", str(target), *built.options, *options, "--", *built.command]
     with mock.patch.object(driving, "open_executor", open_executor), mock.patch.dict("os.environ", BISECT_TRAIN_HOME=str(home)):
         status = group.main(arguments, standalone_mode=False, prog_name="bisect-train")
     return int(status or 0), json.loads(target.read_text())
@@ -49,6 +51,7 @@ def replay(
     slots: int = 2,
     recording: Recording | None = None,
     train: Callable[[ProbeJob], None] | None = None,
+    options: Sequence[str] = (),
 ) -> tuple[Built, int, dict[str, Any]]:
     """Run a scenario's command on its recorded runs; return its repository, the exit status and report.json.
 
@@ -58,6 +61,7 @@ def replay(
         slots: probes at the same time.
         recording: in place of the one on disk.
         train: called with a job that is not recorded, and records it.
+        options: further ones of the command line.
     Raises:
         NotRecordedError: the search asks for a run that was not recorded.
     """
@@ -71,7 +75,7 @@ def replay(
     with ExitStack() as stack:
         if train is None:  # nothing is run, so nothing is built
             stack.enter_context(mock.patch.object(package_axis, "wheel_of_commit", _empty_wheel))
-        return built, *run_command(built, folder / "home", open_simulated)
+        return built, *run_command(built, folder / "home", open_simulated, options=options)
 
 
 def _empty_wheel(repo: Path, commit: str, out: Path, *, python: str) -> Path:
