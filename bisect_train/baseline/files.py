@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -97,7 +98,7 @@ def read_baseline(root: Path, name: str) -> Baseline:
     except FileNotFoundError:
         known = ", ".join(list_baselines(root)) or "none"
         raise InputError(f"there is no baseline {name!r}: {path} does not exist", hint=f"baselines here: {known}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}", hint="save it again, or repair it") from None
     try:
         wire = _BaselineWire.model_validate(data)
@@ -144,11 +145,13 @@ def write_baseline(root: Path, baseline: Baseline) -> Path:
     text = _HEAD.format(name=baseline.name) + yaml.safe_dump(
         _to_plain(baseline), sort_keys=False, width=120, allow_unicode=True
     )
-    beside = path.with_suffix(".yaml.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        # a name that nobody can have put there, so that no link of a cloned repository is written through
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".new-", encoding="utf-8", delete=False) as beside:
+            beside.write(text)
+        Path(beside.name).chmod(0o644)
+        Path(beside.name).replace(path)
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}", hint="is the folder writable, the disk full?") from None
     return path

@@ -154,7 +154,7 @@ def _wandb_metadata(path: Path) -> _Told:
         commit = (data.get("git") or {}).get("commit") or data.get("commit") or ""
         program = data.get("codePath") or data.get("program") or ""
         arguments = tuple(str(item) for item in data.get("args") or ())
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise InputError(f"{path}: this is no metadata of a run", hint="it is a JSON file that wandb writes") from None
     return _Told(_whole_commit(commit), _inside(str(program), str(data.get("root") or "")), arguments)
 
@@ -286,7 +286,7 @@ def _read_report(folder: Path, end: str) -> RunFolder:
     try:
         ends = json.loads(_text(path) or "")["ends"]
         commit = str(ends[end]["revision"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
             f"{path}: this is no report of a bisection", hint="`bisect-train report --json FILE` writes one"
         ) from None
@@ -345,7 +345,7 @@ def _list(path: Path) -> list[str] | None:
         return None
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return None
     items: Iterable[Any] = data if isinstance(data, list) else []
     return [str(item) for item in items]
@@ -355,7 +355,7 @@ def _scalar(text: str) -> Any:
     """Return a parameter that MLflow keeps as text as the value that it is the text of."""
     try:
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return text
     return value if value is None or isinstance(value, (str, int, float, bool, list, dict)) else text
 

@@ -35,7 +35,7 @@ from bisect_train.core.reads import ReadSet
 
 _REGULAR = frozenset({"100644", "100755"})
 _NEVER = frozenset({".gitattributes", ".gitmodules"})
-_FOUND_BY_NAME = frozenset({"conftest.py", "sitecustomize.py", "usercustomize.py"})
+_FOUND_BY_NAME = frozenset({"__init__.py", "conftest.py", "sitecustomize.py", "usercustomize.py"})
 _PROSE = frozenset({".md", ".rst", ".ipynb"})
 _PROSE_NAMES = frozenset(
     {

@@ -32,14 +32,14 @@ class BaselineGroup(click.RichGroup):
 def command() -> None:
     """A good version's runs as golden values, in `.bisect-train/baselines/NAME.yaml`, which can be committed.
 
-    `run --good baseline:NAME` and `check --baseline NAME` take it as the good end: its runs are not made again where hardware,
-    interpreter, command and settings are those that it was saved with. The first fresh run of the good end is held against it,
-    and where that shows something else the baseline does not count, and the report says so: then the environment has changed.
+    `run --good baseline:NAME` and `check --against baseline:NAME` take it as the good end: its runs are not made again where
+    hardware, interpreter, command and settings are those that it was saved with. The first fresh run of the good end is held
+    against it; where that shows something else the baseline does not count, and the report says so.
 
     \b
     Examples:
       bisect-train baseline save main -- python train.py
       bisect-train run --good baseline:main -- python train.py
-      bisect-train check --baseline main -- python train.py
+      bisect-train check --against baseline:main -- python train.py
       bisect-train baseline renew main --reason "new schedule" --expect HEAD -- python train.py
     """

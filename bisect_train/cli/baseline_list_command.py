@@ -6,6 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 from rich.table import Table
+from rich.text import Text
 
 from bisect_train.baseline import list_baselines, read_baseline
 from bisect_train.baseline.values import mean_and_sd
@@ -42,6 +43,7 @@ def command(repo: Path, no_color: bool) -> int:
             mean, sd = mean_and_sd([run.value for run in golden.runs])
             shown = f"{baseline.metric[0]} {say_number(mean)} (sd {say_number(sd)}, {len(golden.runs)} seeds)"
             saved = baseline.saved
-            table.add_row(name, saved.commit[:12], saved.date[:10], golden.rung, shown, golden.hardware_class, saved.reason)
+            cells = (name, saved.commit[:12], saved.date[:10], golden.rung, shown, golden.hardware_class, saved.reason)
+            table.add_row(*map(Text, cells))
     console.print(table)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import rich_click as click
@@ -12,8 +13,9 @@ from bisect_train.cli.asking import ask_question
 from bisect_train.cli.baseline_save_command import say_saved
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.golden_runs import measure_golden, now_text
-from bisect_train.cli.options import output_options, probe_options, split_options, what_options
+from bisect_train.cli.options import probe_options, split_options, what_options
 from bisect_train.core.question import Range
+from bisect_train.core.secrets import mask_command
 
 
 @click.command("renew")
@@ -28,7 +30,7 @@ from bisect_train.core.question import Range
 )
 @what_options
 @probe_options
-@output_options
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(name: str, rev: str, num_seeds: int, reason: str, expect: tuple[str, ...], **values: Any) -> int:
     """Run another version and keep what it shows as baseline NAME; what was saved before stays in the file's history.
 
@@ -47,6 +49,8 @@ def command(name: str, rev: str, num_seeds: int, reason: str, expect: tuple[str,
         intended = [Intended(repository.resolve(item), reason) for item in expect]
         question = ask_question(asked, repository, kind="baseline", commits=Range((commit,), commit))
         measured = measure_golden(desk, repository, question, name=name, num_seeds=num_seeds, quiet=output.quiet)
-        write_baseline(repository.root, known.renewed(Saved(commit, now_text(), reason), measured.golden, intended))
+        renewed = known.renewed(Saved(commit, now_text(), reason), measured.golden, intended)
+        metric, command = (question.metric.name, question.metric.reduce), tuple(mask_command(question.command))
+        write_baseline(repository.root, replace(renewed, metric=metric, command=command))
     click.echo(say_saved(name, question, measured))
     return 0

@@ -13,9 +13,10 @@ from bisect_train.changes.repository import Repository
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.golden_runs import Measured, measure_golden, now_text
-from bisect_train.cli.options import output_options, probe_options, split_options, what_options
+from bisect_train.cli.options import probe_options, split_options, what_options
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import Question, Range
+from bisect_train.core.secrets import mask_command
 from bisect_train.report.words import say_number
 
 
@@ -28,7 +29,7 @@ from bisect_train.report.words import say_number
 @click.option("--reason", default="", metavar="TEXT", help="Why this one.")
 @what_options
 @probe_options
-@output_options
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(name: str, rev: str, num_seeds: int, reason: str, **values: Any) -> int:
     """Run a good version and keep what it shows, as baseline NAME.
 
@@ -54,6 +55,12 @@ def command(name: str, rev: str, num_seeds: int, reason: str, **values: Any) -> 
                 f"baseline {name!r} is of commit {known.saved.commit[:12]}, not {commit[:12]}",
                 hint=f"`bisect-train baseline renew {name}` takes another version; or choose another name",
             )
+        metric = (question.metric.name, question.metric.reduce)
+        if known is not None and known.metric != metric:
+            raise InputError(
+                f"baseline {name!r} holds {' '.join(known.metric)}, not {' '.join(metric)}: the metric, and how it is reduced",
+                hint="choose another name, or ask for the same metric",
+            )
         measured = measure_golden(desk, repository, question, name=name, num_seeds=num_seeds, quiet=output.quiet)
         write_baseline(repository.root, _merge(known, name, Saved(commit, now_text(), reason), question, measured))
     click.echo(say_saved(name, question, measured))
@@ -64,8 +71,8 @@ def command(name: str, rev: str, num_seeds: int, reason: str, **values: Any) -> 
 def _merge(known: Baseline | None, name: str, saved: Saved, question: Question, measured: Measured) -> Baseline:
     metric = (question.metric.name, question.metric.reduce)
     if known is None:
-        return Baseline(name, saved, question.command, metric, (measured.golden,))
-    return replace(known.with_platform(measured.golden), command=question.command, metric=metric)
+        return Baseline(name, saved, tuple(mask_command(question.command)), metric, (measured.golden,))
+    return replace(known.with_platform(measured.golden), command=tuple(mask_command(question.command)))
 
 
 def say_saved(name: str, question: Question, measured: Measured) -> str:

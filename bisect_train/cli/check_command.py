@@ -73,7 +73,6 @@ def command(
       bisect-train check a.yaml b.yaml --good-env old.txt --bad-env new.txt -- python train.py --config {config}
       bisect-train check train.yaml --bad-data corpus=/data/v2 -- python train.py --config {config}
       bisect-train check --good-hydra train --bad-hydra "train optimizer=adam" -- python train.py {overrides}
-
       bisect-train check -- python train.py
       bisect-train check --against baseline:main -- python train.py
 
@@ -82,6 +81,8 @@ def command(
     """
     asked, output, _ = split_options(values)
     paths, asked = _split_files(good_config, bad_config, asked, has_settings=bool(settings))
+    if settings and not paths:
+        raise InputError("--set changes keys of a config, and none was given", hint="name the config file before --set")
     is_about_code = against is not None or not (paths or settings or has_end_states(asked))
     good, bad = (None, None) if is_about_code and not paths else _configs(paths, settings, asked)
     with open_desk() as desk:

@@ -61,10 +61,10 @@ def start_bisection(
             Console(stderr=True, highlight=False).print(line, markup=False)
     bisection_id = desk.store.create(question.to_json(), title=title)
     status = drive_bisection(desk, bisection_id, question, space, output=output, executor=executor)
-    return _go_on_behind(desk, bisection_id, question, status, output=output)
+    return go_on_behind(desk, bisection_id, question, status, output=output)
 
 
-def _go_on_behind(desk: Desk, bisection_id: str, question: Question, status: int, *, output: Output) -> int:
+def go_on_behind(desk: Desk, bisection_id: str, question: Question, status: int, *, output: Output) -> int:
     """Where a bisection has named an intended change, ask about what comes after it; return the last exit status."""
     found = expected_culprit(question, desk.store.load(bisection_id).answer or {}) if question.expected else None
     if found is None:

@@ -96,10 +96,11 @@ def with_baseline(question: Question, space: ChangeSpace, baseline: Baseline | N
     """Return a question with the golden values that hold for its good end, and the changes that are intended."""
     if baseline is None:
         return question
-    golden = golden_for(question, space, baseline.golden)
+    is_of_metric = baseline.metric == (question.metric.name, question.metric.reduce) and not question.metric.is_paired
+    golden = golden_for(question, space, baseline.golden) if is_of_metric else ()
     if not golden:
         say_note(
-            f"baseline {baseline.name} was saved for another command, number of steps or way of measuring: "
+            f"baseline {baseline.name} was saved for another command, metric, number of steps or way of measuring: "
             "the good end is run anew"
         )
     expected = tuple((item.commit, item.reason) for item in baseline.intended)

@@ -12,7 +12,7 @@ import rich_click as click
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import Desk, open_desk
-from bisect_train.cli.driving import drive_bisection
+from bisect_train.cli.driving import drive_bisection, go_on_behind
 from bisect_train.cli.marking import find_version
 from bisect_train.cli.observation_log import LogSource, read_lines, read_log
 from bisect_train.cli.options import Output, output_options, split_options
@@ -80,7 +80,8 @@ def _start(desk: Desk, retelling: Retelling, reopened: Reopened, output: Output)
         take_over(desk.store, new, source=stored.id, retelling=retelling)
     if not output.quiet:
         click.echo(f"replay of {stored.id}: {_say(retelling)}", err=True)
-    return drive_bisection(desk, new, question, reopened.space, output=output)
+    status = drive_bisection(desk, new, question, reopened.space, output=output)
+    return go_on_behind(desk, new, question, status, output=output)
 
 
 def _print_plan(retelling: Retelling, reopened: Reopened, output: Output) -> int:

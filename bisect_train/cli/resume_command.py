@@ -10,7 +10,7 @@ import rich_click as click
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.delivering import deliver, make_console
 from bisect_train.cli.desk import Desk, find_bisection, open_desk, whole_of
-from bisect_train.cli.driving import drive_bisection
+from bisect_train.cli.driving import drive_bisection, go_on_behind
 from bisect_train.cli.options import limit_options, output_options, split_options
 from bisect_train.cli.reading import read_changes
 from bisect_train.cli.reopening import Reopened, descents_of, reopen, report_of
@@ -50,7 +50,8 @@ def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | No
             return deliver(report_of(desk, answered), make_console(output), output=output)
         repository = Repository.open(Path(question.repo), home=desk.home)
         with read_changes(repository, question, desk.home) as (space, executor):
-            return drive_bisection(desk, stored.id, question, space, output=output, executor=executor)
+            status = drive_bisection(desk, stored.id, question, space, output=output, executor=executor)
+        return go_on_behind(desk, stored.id, question, status, output=output)
 
 
 def _answered(desk: Desk, stored: StoredBisection, *, has_limits: bool) -> Reopened | None:

@@ -96,7 +96,9 @@ def _last_event_s(store: Store, stored: StoredBisection) -> float:
 def _list_home(stock: Stock, *, is_known: bool) -> Iterable[CacheItem]:
     owners = owners_of(stock.bisections)
     for mirror in sorted((stock.home / "mirrors").glob("*.git")):
-        held = needs_of(borrowed_by(mirror), owners) if is_known else "perhaps a bisection"
+        borrowed = borrowed_by(mirror)
+        held = needs_of(borrowed, owners) if is_known else "perhaps a bisection"
+        held = held if borrowed is not None else "not of the cache"  # ours always borrow from a repository
         yield CacheItem(HOME_MIRROR, mirror, folder_bytes(mirror), _newest_s(mirror / "objects"), held)
     for packs in _folders(stock.home / "packs"):
         held = "" if is_known and not stock.running else "a running bisection"

@@ -16,8 +16,10 @@ from filelock import FileLock, Timeout
 from bisect_train.cli.stock import CLONE, HOME_MIRROR, PACKS, Stock
 from bisect_train.core.errors import BisectTrainError, InputError
 from bisect_train.store.contract import StoredBisection
+from bisect_train.store.home import open_store
 from bisect_train.store.upkeep import open_archive, stale_locks
 from bisect_train_workers.leftovers import Leftover, find_leftovers, sweep_leftovers
+from bisect_train_workers.locks import try_lock
 from bisect_train_workers.node import NodeError, remove_folder
 from bisect_train_workers.upkeep import KEPT, REMADE, CacheItem, choose_oldest, remove_item
 
@@ -145,15 +147,37 @@ def _remove_bisections(stock: Stock, gone: Sequence[StoredBisection]) -> None:
                 archive.shrink()
     finally:
         archive.close()
-    known = frozenset(stored.id for stored in stock.bisections) - {stored.id for stored in gone}
-    for path in stale_locks(stock.home, known):
-        with contextlib.suppress(OSError):
-            path.unlink()
+    with contextlib.suppress(OSError, NodeError):
+        _remove_stale_locks(stock.home)
+
+
+def _remove_stale_locks(home: Path) -> None:
+    """Remove the locks of bisections that are not stored now, and that nobody holds."""
+    store = open_store(home)
+    try:
+        known = frozenset(stored.id for stored in store.list())
+    finally:
+        store.close()
+    for path in stale_locks(home, known):
+        if path.suffix == ".lock" and (lock := try_lock(path)) is not None:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".pid").unlink(missing_ok=True)
+            lock.release()
+
+
+def _is_any_running(home: Path) -> bool:
+    store = open_store(home)
+    try:
+        return any(store.is_running(stored.id) for stored in store.list())
+    finally:
+        store.close()
 
 
 def _remove(stock: Stock, item: CacheItem) -> str:
     """Remove an item; return why that was not possible, "" where it was."""
     try:
+        if item.kind == PACKS and _is_any_running(stock.home):
+            return "a bisection has been started meanwhile"
         if item.kind in _OF_HOME:
             _remove_of_home(item.path)
             return ""

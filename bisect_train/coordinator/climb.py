@@ -14,7 +14,16 @@ from typing import Any
 
 from bisect_train.core.question import Question
 from bisect_train.search.terms import Phase, Plan, Request, Rules
-from bisect_train.shrink.moves import Move, after_answer, distance_of, has_first_look, is_hopeless, is_weak, weigh_trial
+from bisect_train.shrink.moves import (
+    Move,
+    after_answer,
+    after_settling,
+    distance_of,
+    has_first_look,
+    is_hopeless,
+    is_weak,
+    weigh_trial,
+)
 from bisect_train.store.contract import Store, StoredEvent, StoredProbe
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.ends import FIRST_LOOK
@@ -96,7 +105,8 @@ class Climb:
         question, ends = self._question, plan.ends
         idx, ladder = question.rung_idx, question.ladder
         if self._is_settled:
-            return None
+            status, fall_back = plan.answer.status if plan.answer else "", self._last.get("fall_back")
+            return after_settling(ladder, idx, status=status, fall_back=fall_back) if ladder else None
         if self._is_trial:
             return self._weigh(plan) if ends.status is not EndsStatus.OPEN or has_first_look(ends) else None
         if plan.answer is not None:
@@ -116,7 +126,8 @@ class Climb:
     def take(self, move: Move, plan: Plan) -> Question:
         """Store that another rung is taken, given the plan on the rung that is left; return the question on it."""
         events = self._store.events(self._id)
-        attempts = [int(event.data["spec"].get("attempt", 0)) for event in events if "spec" in event.data]
+        attempts = [int(event.data.get("spec", event.data).get("attempt", 0)) for event in events]
+        most = max([self._question.num_earlier_attempts, *attempts])
         data = {
             "idx": move.idx,
             "from_idx": self._question.rung_idx,
@@ -125,7 +136,7 @@ class Climb:
             "is_settled": move.is_settled,
             "fall_back": move.fall_back,
             # back on a rung, its own attempts are no earlier ones
-            "num_attempts": self._num_attempts_at(move.idx, events) if move.is_settled else max([0, *attempts]),
+            "num_attempts": self._num_attempts_at(move.idx, events) if move.is_settled else most,
             "sd": distance_of(plan.ends) if move.is_trial else None,
         }
         self._store.append(self._id, RUNG_TAKEN, data)
@@ -137,7 +148,8 @@ class Climb:
 
     def _weigh(self, plan: Plan) -> Move:
         idx = self._question.rung_idx
-        is_shown = plan.ends.status in (EndsStatus.OPEN, EndsStatus.SEPARATED)
+        is_worse = plan.ends.gap > 0.0 or self._question.any_change
+        is_shown = plan.ends.status is EndsStatus.SEPARATED or (plan.ends.status is EndsStatus.OPEN and is_worse)
         costs = [self._mean_cost(at) for at in (idx - 1, idx)]
         sds = [float(self._last["sd"]), distance_of(plan.ends) if is_shown else 0.0]
         return weigh_trial(self._question.ladder, idx - 1, low_cost=costs[0], high_cost=costs[1], low_sd=sds[0], high_sd=sds[1])

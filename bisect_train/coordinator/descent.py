@@ -117,6 +117,8 @@ def look_inside(
         kind="run",
         ladder=(),  # it was named on this rung
         num_earlier_attempts=0,
+        golden=(),  # of the whole's good end, which is none of the part's
+        expected=(),
         limits=limits,
         part_of=part_of,
         only=(),

@@ -45,6 +45,16 @@ def golden_observations(question: Question, facts: MachineFacts | None) -> list[
     ]
 
 
+def golden_that_count(question: Question, facts: MachineFacts | None, runs: Sequence[Observation]) -> list[Observation]:
+    """Return the runs of the baseline that no run of the bisection has made anew; none once one of those contradicts it."""
+    golden = golden_observations(question, facts)
+    repeats = all(item.repeats for item in question.golden)
+    if any(is_stale(golden, run, repeats=repeats) for run in runs):
+        return []
+    seen = {(run.point, run.seed_idx, run.repeat, run.attempt) for run in runs}
+    return [run for run in golden if (run.point, run.seed_idx, run.repeat, run.attempt) not in seen]
+
+
 def is_stale(golden: Sequence[Observation], fresh: Observation, *, repeats: bool) -> bool:
     """Return whether a fresh run of the good end is not what its baseline says.
 
@@ -59,6 +69,6 @@ def is_stale(golden: Sequence[Observation], fresh: Observation, *, repeats: bool
     if fresh.outcome.kind is not OutcomeKind.MEASURED or fresh.outcome.value is None:
         return bool(same)
     if repeats:
-        return any(run.outcome.digest != fresh.outcome.digest for run in same)
+        return any((run.outcome.digest, run.outcome.value) != (fresh.outcome.digest, fresh.outcome.value) for run in same)
     mean, sd = mean_and_sd([run.outcome.value for run in golden if run.outcome.value is not None])
     return not math.isclose(fresh.outcome.value, mean, abs_tol=STALE_SD * sd, rel_tol=1e-9)

@@ -18,6 +18,7 @@ from bisect_train.coordinator.golden import GOLDEN_STALE, golden_observations, i
 from bisect_train.coordinator.observing import (
     BEGUN_AS,
     REUSE_DISTRUSTED,
+    is_of_rung,
     load_state,
     observe,
     observe_lost,
@@ -42,7 +43,7 @@ from bisect_train.core.question import Question
 from bisect_train.core.reads import ReadSet
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.search.terms import Known, Plan, Request, Rules
-from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store
+from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store, StoredEvent
 from bisect_train.verdict.end_terms import Ends
 from bisect_train.verdict.outcome import Observation
 
@@ -112,11 +113,15 @@ class Knowledge:
         kinds = Counter(event.kind for event in events)
         self.tally.num_probes, self.tally.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
         self._trusts_reuse = not kinds[REUSE_DISTRUSTED]
-        golden = () if kinds[GOLDEN_STALE] else golden_observations(self._question, self._facts)
+        golden = golden_observations(self._question, self._facts)
         self._golden = [run for run in golden if run in self._observations]
         self._taken_back = taken_back(events)
-        reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if is_foreign(event))
+        reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if self._is_reused(event))
         self._reused.update(reused if self._trusts_reuse else ())
+
+    def _is_reused(self, event: StoredEvent) -> bool:
+        """Return whether an event took over a result of another bisection on this rung."""
+        return is_foreign(event) and is_of_rung(event.data["spec"], self._question)
 
     def known(self, in_flight: list[Request], slots: int) -> Known:
         """Return it in the terms of the search."""
@@ -249,6 +254,7 @@ class Knowledge:
         """Drop what earlier bisections observed: a fresh repeat gave other bits, so something outside git has changed."""
         self._store.append(self._id, REUSE_DISTRUSTED, {})
         self._trusts_reuse = False
+        self._early = EarlyVerdicts(self._question)  # made from runs that do not count any more
         self._observations = [run for run in self._observations if request_of(run) not in self._reused]
         for request in self._reused:
             self._reads.pop(request, None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bisect_train.changes.space import ChangeSpace
-from bisect_train.coordinator.golden import GOLDEN_STALE, golden_observations
+from bisect_train.coordinator.golden import golden_that_count
 from bisect_train.coordinator.person import (
     GIVEN_UP,
     RESULT_SHARED,
@@ -198,9 +198,7 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
             request = request_of_spec(event.data["spec"])
             observations.append(observe(request, result.fingerprint, question))
             reads[request] = result.fingerprint.reads
-    if not any(event.kind == GOLDEN_STALE for event in events):
-        seen = {request_of(run) for run in observations}
-        observations += [run for run in golden_observations(question, facts) if request_of(run) not in seen]
+    observations += golden_that_count(question, facts, observations)
     return StoredState(kept, tuple(observations), unbuildable, _budget_reason(every), marks_of(events), reads)
 
 

@@ -6,6 +6,7 @@ import re
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+MAX_BYTES = 2**63 - 1
 SIZE_RULE = "a number with B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of 1024), such as 20GB"
 AGE_RULE = "a number with s, m, h, d or w, such as 30d"
 
@@ -15,7 +16,10 @@ def parse_size(text: str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", text.upper())
     if found is None or found[2] not in _UNITS:
         raise ValueError(f"{text!r} is not a size: {SIZE_RULE}")
-    return int(float(found[1]) * _UNITS[found[2]])
+    size = float(found[1]) * _UNITS[found[2]]
+    if size > MAX_BYTES:
+        raise ValueError(f"{text[:40]!r} is more than any disk holds")
+    return int(size)
 
 
 def parse_age_s(text: str) -> float:

@@ -98,6 +98,13 @@ def after_answer(
     return None
 
 
+def after_settling(ladder: Sequence[Rung], idx: int, *, status: str, fall_back: int | None) -> Move | None:
+    """Return the way back where a settled rung shows nothing though a smaller one had told the ends apart; else None."""
+    if status not in UNSEPARATED or fall_back is None or fall_back == idx:
+        return None
+    return Move(fall_back, f"nothing shows, and on {ladder[fall_back].name} the ends differ", is_settled=True)
+
+
 def weigh_trial(ladder: Sequence[Rung], low: int, *, low_cost: float, high_cost: float, low_sd: float, high_sd: float) -> Move:
     """Return which of two rungs to settle on: that whose search is expected to cost less.
 
@@ -113,11 +120,10 @@ def weigh_trial(ladder: Sequence[Rung], low: int, *, low_cost: float, high_cost:
         f"{_say_sd(sd)} on {ladder[low + at].name} ({cost:.3g} s a run)"
         for at, sd, cost in ((0, low_sd, low_cost), (1, high_sd, high_cost))
     )
-    return Move(
-        low + is_high,
-        f"the ends lie {said} apart: the {'larger' if is_high else 'smaller'} tells more for its cost",
-        is_settled=True,
-    )
+    better = "larger" if is_high else "smaller"
+    reason = f"the ends lie {said} apart: the {better} rung tells more for its cost"
+    # a first look that promised too much is no reason to give up what the smaller rung had proved
+    return Move(low + is_high, reason, is_settled=True, fall_back=low if is_high else None)
 
 
 def _runs_of(distance: float) -> float:

@@ -18,6 +18,7 @@ from bisect_train.core.executor import Executor
 from bisect_train.core.probe import ProbeJob, Rung
 from bisect_train.core.question import Question
 from bisect_train.shrink.ladder import make_ladder
+from bisect_train.shrink.moves import after_settling, weigh_trial
 from bisect_train.store.contract import PROBE_FINISHED, Store
 from bisect_train.store.memory import MemoryStore
 from bisect_train_workers.simulated import SimulatedRun
@@ -169,3 +170,12 @@ def test_question_on_another_rung_has_its_overrides_ranks_and_cpus() -> None:
     assert (above.rung.ranks, above.settings.cpus) == (4, asked.settings.cpus + 3)
     assert above.at_rung(0) == asked
     assert Question.of_json(above.to_json()) == above
+
+
+def test_a_trial_that_promised_too_much_goes_back_to_the_rung_whose_ends_differ() -> None:
+    move = weigh_trial(LADDER, 0, low_cost=1.0, high_cost=1.5, low_sd=3.1, high_sd=7.7)
+    assert (move.idx, move.fall_back) == (1, 0)
+    back = after_settling(LADDER, 1, status="no_regression", fall_back=move.fall_back)
+    assert back is not None and (back.idx, back.is_settled, back.fall_back) == (0, True, None)
+    assert after_settling(LADDER, 1, status="isolated", fall_back=0) is None
+    assert after_settling(LADDER, 0, status="no_regression", fall_back=None) is None

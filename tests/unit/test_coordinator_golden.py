@@ -19,7 +19,7 @@ from bisect_train.store.contract import PROBE_FINISHED, Store
 from bisect_train.store.memory import MemoryStore
 from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
 from bisect_train_workers.simulated import SIMULATED_FACTS
-from tests.support.simulated_bisection import Lab, assert_isolated, drive, fingerprint_of
+from tests.support.simulated_bisection import Lab, assert_isolated, drive, essence_of, fingerprint_of, store_at
 
 SEEDS = range(5)
 
@@ -113,7 +113,7 @@ def seen(value: float, *, seed: int = 0, repeat: int = 1, digest: str = "x", att
 
 def test_bits_are_compared_where_they_repeat_and_values_where_they_do_not() -> None:
     golden = [seen(1.0 + idx / 10, seed=idx, repeat=0, digest=f"d{idx}") for idx in range(5)]
-    assert not is_stale(golden, seen(9.0, digest="d0"), repeats=True)
+    assert not is_stale(golden, seen(1.0, digest="d0"), repeats=True)
     assert is_stale(golden, seen(1.0, digest="other"), repeats=True)
     assert not is_stale(golden, seen(1.3, digest="other"), repeats=False)
     assert is_stale(golden, seen(9.0, digest="d0"), repeats=False)
@@ -121,3 +121,19 @@ def test_bits_are_compared_where_they_repeat_and_values_where_they_do_not() -> N
         assert not is_stale(golden, other, repeats=True) and not is_stale(golden, other, repeats=False)
     failed = Observation(Point(0), 0, 1, 0, -1, Outcome(OutcomeKind.FAILED, signature="boom"))
     assert is_stale(golden, failed, repeats=True)
+
+
+def test_a_contradiction_counts_though_the_coordinator_died_before_it_could_note_it(tmp_path: Path) -> None:
+    lab, store = Lab.build(tmp_path), MemoryStore()
+    question = asked_with(lab, level=0.5)
+    name, ended = drive(lab, store, question=question)
+    num = next(at for at, event in enumerate(store.events(name)) if event.kind == GOLDEN_STALE)
+    copy = store_at(store, name, num)
+    _, again = drive(lab, copy, question=question, bisection_id=name)
+    assert essence_of(again) == essence_of(ended)
+    assert again.plan.ends.good is not None and again.plan.ends.good.mean == ended.plan.ends.good.mean  # type: ignore[union-attr]
+
+
+def test_equal_bits_with_another_value_are_another_way_of_reducing_them() -> None:
+    golden = [seen(3.0, repeat=0, digest="d")]
+    assert is_stale(golden, seen(2.0, digest="d"), repeats=True)

@@ -28,7 +28,14 @@ WARM = "folder of an ended warm process"
 _SESSIONS = "bt-ray-*"
 _SCRATCH_S = 3600.0
 """Files that are written beside their place have no lock: younger ones may be just being written."""
-_SCRATCH = ("*/.new-*", "package-repos/clone-*", "packs/*/tmp*", "mirrors/*/objects/info/tmp*")
+_SCRATCH = (
+    "mirrors/.new-*",
+    "packs/.new-*",
+    "package-repos/.new-*",
+    "package-repos/clone-*",
+    "packs/*/tmp*",
+    "mirrors/*/objects/info/tmp*",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,8 @@ def _half_made(node: NodeHome) -> list[Path]:
 
 
 def _scratch(home: Path) -> list[Path]:
-    return sorted(path for pattern in _SCRATCH for path in home.glob(pattern) if _is_old(path))
+    found = sorted(path for pattern in _SCRATCH for path in home.glob(pattern) if _is_old(path))
+    return [path for path in found if path.parent.resolve().is_relative_to(home.resolve())]  # no link leads out
 
 
 def _is_old(path: Path) -> bool:

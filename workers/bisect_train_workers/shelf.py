@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from bisect_train_workers.locks import HeldLock, hold_lock, try_lock
 from bisect_train_workers.node import disk_errors, make_folder, remove_folder
+
+_KEY = re.compile(r"[0-9a-f]{3,64}")  # digests; whatever else lies there is not ours
 
 Fill = Callable[[Path, int], None]
 """Fills a new, empty folder; gets it and the descriptor of the lock, which child processes should inherit."""
@@ -70,7 +73,7 @@ class Shelf:
         """Return the keys of the finished items."""
         if not self.folder.is_dir():
             return []
-        return sorted(path.name for path in self.folder.iterdir() if path.is_dir() and not path.suffix)
+        return sorted(path.name for path in self.folder.iterdir() if _KEY.fullmatch(path.name) and path.is_dir())
 
     def last_use_s(self, key: str) -> float:
         """Return when an item was used last, seconds since the epoch; 0 where that is unknown."""

@@ -44,6 +44,8 @@ def read_store(path: Path, key: str) -> dict[str, Points]:
             rows = database.execute("SELECT run_uuid, value, is_nan, step FROM metrics WHERE key = ? ORDER BY rowid", (key,))
             found: dict[str, Points] = {}
             for run, value, is_nan, step in rows:
+                if step is None or (value is None and not is_nan):
+                    continue
                 points = found.setdefault(run, Points())
                 points.add(math.nan if is_nan else _with_infinity(float(value)), int(step))
                 points.precision.take_bits(_DOUBLE_BITS)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 OUT = "{out}"
+MAX_NAMES = 4  # of one folder, by links to it: folders full of links to each other would never end
 MAX_FILES = 200_000
 """Files of a folder that are looked at."""
 
@@ -95,9 +97,13 @@ def _walk(folder: Path) -> Iterator[tuple[tuple[str, ...], Path, bool]]:
     """Yield (parts below the folder, real path, whether it is a link that leads out); of links out only the link itself."""
     real_root = Path(os.path.realpath(folder))
     waiting: list[tuple[tuple[str, ...], Path]] = [((), real_root)]
-    num_files = 0
-    while waiting and num_files < MAX_FILES:
-        parts, path = waiting.pop()
+    linked: list[tuple[tuple[str, ...], Path]] = []  # after the folders themselves, so that these have their own names
+    num_files, num_visits = 0, Counter[Path]()
+    while (waiting or linked) and num_files < MAX_FILES:
+        parts, path = waiting.pop() if waiting else linked.pop(0)
+        num_visits[path] += 1
+        if num_visits[path] > MAX_NAMES:
+            continue
         for entry in _entries(path):
             at = (*parts, entry.name)
             real = Path(entry.path)
@@ -110,7 +116,7 @@ def _walk(folder: Path) -> Iterator[tuple[tuple[str, ...], Path, bool]]:
                     continue
             if _is_folder(real):
                 if entry.name not in _SKIPPED and len(at) < _MAX_DEPTH:
-                    waiting.append((at, real))
+                    (linked if entry.is_symlink() else waiting).append((at, real))
             else:
                 num_files += 1
                 yield at, real, False

@@ -160,7 +160,8 @@ def _read_file(file: FoundFile, pattern: MetricPattern, *, is_whole: bool) -> li
 def _read_wandb(file: FoundFile, pattern: MetricPattern) -> list[_Part]:
     points = read_history(_bytes_of(file.path), pattern.key, pattern.step_key)
     summary = file.path.parent / "files" / "wandb-summary.json"
-    if not points.values and summary.is_file() and not summary.is_symlink():
+    is_below = summary.resolve() == file.path.parent.resolve() / "files" / "wandb-summary.json"  # no link leads out
+    if not points.values and summary.is_file() and is_below:
         known = points.known
         points = read_summary(decode(_text_bytes_of(summary)), pattern.key)
         points.known |= known

@@ -21,6 +21,7 @@ from bisect_train_workers.sources.protobuf import integer_of, parts_of, text_of
 
 _IDENT = b":W&B"
 _FILE_HEADER = 7
+_MAX_PARTS = 1 << 13  # of one record, 256 MiB
 _BLOCK = 1 << 15
 _CHUNK = struct.Struct("<IHB")
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
@@ -33,7 +34,7 @@ def records_of(data: bytes) -> Iterator[bytes]:
     """Yield the records of a file, as far as they are whole."""
     if data[:4] != _IDENT:
         return
-    at, begun = _FILE_HEADER, b""
+    at, begun = _FILE_HEADER, list[bytes]()
     while True:
         left = _BLOCK - at % _BLOCK
         if left < _CHUNK.size:
@@ -45,9 +46,13 @@ def records_of(data: bytes) -> Iterator[bytes]:
         if len(part) < size or zlib.crc32(part, zlib.crc32(bytes([kind]))) != crc:
             return
         at += _CHUNK.size + size
-        begun = part if kind in (_WHOLE, _FIRST) else begun + part
+        if kind in (_WHOLE, _FIRST):
+            begun = []
+        begun.append(part)
+        if len(begun) > _MAX_PARTS:
+            return
         if kind in (_WHOLE, _LAST):
-            yield begun
+            yield b"".join(begun)
 
 
 def read_history(data: bytes, key: str, step_key: str = "") -> Points:

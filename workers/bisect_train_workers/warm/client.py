@@ -147,11 +147,12 @@ class WarmStart:
         Raises:
             SupervisorLostError: the server ended meanwhile.
         """
-        connection = None if self.is_fresh else self._connect_soon()
+        deadline = time.monotonic() + _START_S
+        connection = None if self.is_fresh else self._connect_soon(deadline)
         if connection is None:
             self._begin_server()
             # a process that imports torch for all is waited for: a fresh program beside it would import the same once more
-            connection = None if self.is_fresh else self._connect_soon()
+            connection = None if self.is_fresh else self._connect_soon(deadline)
         if connection is None:
             return None
         if self._is_shadowed(Path(orders["cwd"]), orders["env"]):
@@ -180,10 +181,14 @@ class WarmStart:
         inside = [entry for entry in given if entry.is_relative_to(cwd)]  # others are on the server's path, too
         return not loaded or has_shadows(cwd, [first, *inside], loaded)
 
-    def _connect_soon(self) -> socket.socket | None:
-        """Return a connection; a server that has just been started is waited for."""
-        deadline = time.monotonic() + _START_S
-        while (connection := self._connect()) is None and time.monotonic() < deadline and self._is_starting():
+    def _connect_soon(self, deadline: float) -> socket.socket | None:
+        """Return a connection; a server that has just been started is waited for, once: one that is too slow is left alone."""
+        slow = self.folder / "slow"
+        while (connection := self._connect()) is None and self._is_starting() and not slow.exists():
+            if time.monotonic() > deadline:
+                with contextlib.suppress(OSError):
+                    slow.touch()
+                return None
             time.sleep(0.02)
         return connection
 
@@ -231,7 +236,7 @@ class WarmStart:
         return struct.pack("!I", len(data)) + data
 
     def _start(self, lock_fd: int) -> None:
-        for name in ("new", "socket", "state"):
+        for name in ("new", "socket", "state", "slow"):
             (self.folder / name).unlink(missing_ok=True)
         process = subprocess.Popen(
             [sys.executable, str(_SERVER)],

@@ -154,6 +154,8 @@ def _make_hook(session: Any, watch: OutsideFiles) -> Any:
             if isinstance(path, bytes):
                 path = path.decode("utf-8", "surrogateescape")
             if path[:1] != "/":
+                if event == "open" and args[1] is None and len(doubts) < MAX_PATHS:
+                    doubts.add("os.open")  # it may be below another folder (dir_fd), which no event tells
                 path = working_folder() + "/" + path
             if len(opened) < MAX_OPENED and not path.startswith(ignored):
                 opened.add(path)
