@@ -77,7 +77,7 @@ import os, glob, pathlib
 os.listdir("a"); os.listdir(b"b")
 with os.scandir("c") as found: list(found)
 glob.glob("d/*.txt"); list(pathlib.Path("e").glob("*.txt"))
-descriptor = os.open("f", os.O_RDONLY); os.listdir(descriptor); os.close(descriptor)
+descriptor = os.open(os.path.abspath("f"), os.O_RDONLY); os.listdir(descriptor); os.close(descriptor)
 os.chdir("g"); os.listdir()
 """
 
@@ -201,3 +201,15 @@ def test_recorder_that_was_loaded_late_is_a_doubt(tmp_path: Path) -> None:
     assert run(sys.executable, tmp_path, "train.py", path=os.fspath(recorder)).returncode == 0
     (found,) = events(tmp_path, "files_read")
     assert found["doubts"] == ["the recorder was loaded late"]
+
+
+@every_python
+def test_a_relative_open_that_may_be_below_another_folder_is_a_doubt(tmp_path: Path, python: str) -> None:
+    source = """
+import os
+os.makedirs("conf", exist_ok=True)
+folder = os.open(os.path.abspath("conf"), os.O_RDONLY)
+os.close(os.open("lr.yaml", os.O_RDWR | os.O_CREAT, dir_fd=folder))
+os.close(folder)
+"""
+    assert "os.open" in told(tmp_path, python, source)["doubts"]
