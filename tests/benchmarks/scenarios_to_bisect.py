@@ -84,7 +84,7 @@ def make_long(folder: Path, *, has_loud_decoys: bool = False) -> Scenario:
         full=Script((*python, str(long_history.NUM_STEPS))),
         short=Script((*python, "20")),
         pattern=r"loss ([0-9.naninf]+)",
-        thresholds=(1.55, 2.2),
+        thresholds=(1.05, 2.2),
         asked=("--steps", "20", "--no-descend", "--", *long_history.COMMAND),
         has_own_count=True,
     )
