@@ -100,6 +100,10 @@ class Climb:
         above = self._question.at_rung(self._question.rung_idx + 1)
         return above if above.command == self._question.command else None
 
+    def stay(self) -> None:
+        """Take no other rung: no node has what the next one takes, so what this one shows is the answer."""
+        self._is_settled = True
+
     def next_move(self, plan: Plan) -> Move | None:
         """Return the rung to go on with, None where this one is worked on."""
         question, ends = self._question, plan.ends

@@ -37,7 +37,7 @@ from bisect_train.coordinator.unread import Unread
 from bisect_train.coordinator.warmth import Warmth
 from bisect_train.core.changes import Variant
 from bisect_train.core.early import EarlyRules
-from bisect_train.core.errors import BisectTrainError, InterruptedByUser, UnbuildableError
+from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec
 from bisect_train.core.question import Question
@@ -218,8 +218,7 @@ class Coordinator:
         while True:
             slots = self._num_slots()
             plan = self._plan(max(1, slots))
-            if (move := self._climb.next_move(plan)) is not None:
-                self._take_rung(move, plan)
+            if (move := self._climb.next_move(plan)) is not None and self._take_rung(move, plan):
                 continue
             if plan.answer is not None:
                 return plan, plan.answer
@@ -237,14 +236,18 @@ class Coordinator:
     def _num_slots(self) -> int:
         return min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
 
-    def _take_rung(self, move: Move, plan: Plan) -> None:
-        """Go on with another rung; runs of its ends that were begun ahead go on, too."""
+    def _take_rung(self, move: Move, plan: Plan) -> bool:
+        """Go on with another rung, runs of its ends that were begun ahead, too; False where no node has what it takes."""
+        try:
+            self._executor.adopt(self._question.at_rung(move.idx).settings)
+        except InputError:
+            self._climb.stay()
+            return False
         self._question = self._climb.take(move, plan)
         if self._respace is not None:
             self._space = self._respace(self._question)
         self._rules = rules_for(self._question, self._space)
         self._climb = Climb(self._question, store=self._store, bisection_id=self._id)
-        self._executor.adopt(self._question.settings)
         self._facts = self._executor.facts()
         self._knowledge = self._make_knowledge()
         self._knowledge.load()
@@ -256,6 +259,7 @@ class Coordinator:
             if job.spec.rung == self._question.rung:
                 job.knowledge = self._knowledge
         self._tell(RungTaken(self._question, self._space, move.reason))
+        return True
 
     def _plan(self, slots: int) -> Plan:
         knows = self._knowledge
@@ -336,7 +340,11 @@ class Coordinator:
             key = knows.key_of(request, spec)
             is_known = (request.point, request.seed_idx, request.repeat) in known or knows.has_result(key)
             if not is_known and key not in self._jobs:
-                self._submit(key, request, spec, above=(question, knows))
+                try:
+                    self._submit(key, request, spec, above=(question, knows))
+                except InputError:  # no node has what that rung takes
+                    self._climb.stay()
+                    return
 
     def _why_spent(self) -> str:
         """Return why no more probes may be started, "" while they may."""

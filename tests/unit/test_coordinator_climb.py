@@ -14,14 +14,15 @@ from bisect_train.coordinator import Coordinator, CoordinatorEvent, Ended
 from bisect_train.coordinator.climb import RUNG_TAKEN, rung_in_force, rungs_left
 from bisect_train.coordinator.events import ProbeDone, RungTaken
 from bisect_train.coordinator.observing import load_state, of_rung
+from bisect_train.core.errors import InputError
 from bisect_train.core.executor import Executor
-from bisect_train.core.probe import ProbeJob, Rung
+from bisect_train.core.probe import ProbeJob, Rung, RunSettings
 from bisect_train.core.question import Question
 from bisect_train.shrink.ladder import make_ladder
 from bisect_train.shrink.moves import after_settling, weigh_trial
 from bisect_train.store.contract import PROBE_FINISHED, Store
 from bisect_train.store.memory import MemoryStore
-from bisect_train_workers.simulated import SimulatedRun
+from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
 from tests.support.git_repos import question_of
 from tests.support.simulated_bisection import Lab, assert_isolated, essence_of, fingerprint_of, limits, store_at
 
@@ -179,3 +180,30 @@ def test_a_trial_that_promised_too_much_goes_back_to_the_rung_whose_ends_differ(
     assert back is not None and (back.idx, back.is_settled, back.fall_back) == (0, True, None)
     assert after_settling(LADDER, 1, status="isolated", fall_back=0) is None
     assert after_settling(LADDER, 0, status="no_regression", fall_back=None) is None
+
+
+class SmallMachine(SimulatedExecutor):
+    """A machine with one CPU: it refuses what Ray could never place."""
+
+    def adopt(self, settings: RunSettings) -> None:
+        if settings.cpus > 1.0:
+            raise InputError("no node has the CPUs of one probe")
+
+    def submit(self, job: ProbeJob) -> None:
+        self.adopt(job.settings)
+        super().submit(job)
+
+
+@pytest.mark.parametrize("slots", [1, 16])
+@pytest.mark.parametrize(("shows_from", "status"), [(1, "isolated"), (1000, "no_regression")])
+def test_a_rung_that_no_node_has_room_for_takes_nothing_from_the_answer_of_a_smaller_one(
+    tmp_path: Path, slots: int, shows_from: int, status: str
+) -> None:
+    lab, store = Lab.build(tmp_path), MemoryStore()
+    ladder = make_ladder((4,), (1, 8))
+    question = replace(laddered(lab, ladder=ladder), cpus_follow_ranks=True)
+    executor = SmallMachine(partial(script_of, lab, shows_from), slots=slots)
+    name, ended = climb(lab, store, question, executor=executor)
+    assert ended.answer.status == status
+    assert ended.question.rung == ladder[0]
+    assert not any(event.kind == RUNG_TAKEN for event in store.events(name))
