@@ -21,7 +21,7 @@ from bisect_train.coordinator.events import (
     ProbeMoved,
     ProbeStarted,
 )
-from bisect_train.coordinator.loop import Coordinator, Ended
+from bisect_train.coordinator.loop import Coordinator
 from bisect_train.coordinator.observing import (
     StoredState,
     is_comparable,
@@ -32,6 +32,7 @@ from bisect_train.coordinator.observing import (
     spec_of_request,
 )
 from bisect_train.coordinator.person import request_of_spec
+from bisect_train.coordinator.running import Ended
 from bisect_train.coordinator.single import SingleProbe, run_singles
 
 __all__ = [

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.ahead import seeds_ahead
 from bisect_train.coordinator.beside import with_good_end
 from bisect_train.coordinator.climb import Climb, first_look_requests
 from bisect_train.coordinator.costs import Costs
@@ -31,11 +32,11 @@ from bisect_train.coordinator.observing import (
     active_s,
     rules_for,
 )
+from bisect_train.coordinator.running import Ended, RunningProbe
 from bisect_train.coordinator.spending import PROBE_CANCELLED, PROBE_LOST, Spending
 from bisect_train.coordinator.trust import refuse_missing_judge, why_lost
 from bisect_train.coordinator.unread import Unread
 from bisect_train.coordinator.warmth import Warmth
-from bisect_train.core.changes import Variant
 from bisect_train.core.early import EarlyRules
 from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, UnbuildableError
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
@@ -48,50 +49,6 @@ from bisect_train.store.contract import Store
 
 MAX_TRIES = 3
 WAIT_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a bisection ended: the last plan with its answer, and what it cost.
-
-    Attributes:
-        plan: `plan.answer` is set.
-        answer: the answer.
-        num_probes: probes that were run, by this coordinator or an earlier one of the same bisection.
-        num_reused: results that came from other bisections.
-        wall_s: time of all coordinators of this bisection, seconds.
-        question: on the rung that gave the answer.
-        space: of the question.
-        gpu_hours: GPU-hours that its own probes used, lost and cancelled ones too.
-    """
-
-    plan: Plan
-    answer: Answer
-    num_probes: int
-    num_reused: int
-    wall_s: float
-    question: Question
-    space: ChangeSpace
-    gpu_hours: float = 0.0
-
-    @property
-    def plan_with_answer(self) -> Plan:
-        """The last plan, its answer set also where the budget ended it."""
-        return replace(self.plan, answer=self.answer)
-
-
-@dataclass(slots=True)
-class _Job:
-    """A running probe: the requests that its result answers, what it runs, and when it was started (clock, seconds).
-
-    `knowledge` takes the result: that of the rung it runs on.
-    """
-
-    knowledge: Knowledge
-    requests: list[Request]
-    variant: Variant
-    spec: ProbeSpec
-    started_s: float
 
 
 class Coordinator:
@@ -133,8 +90,9 @@ class Coordinator:
         self._facts = MachineFacts("", "", 1)
         self._tally = Tally()
         self._above: Knowledge | None = None
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, RunningProbe] = {}
         self._num_tries: dict[str, int] = {}
+        self._first_s: float | None = None
         self._knowledge = self._make_knowledge()
         self._costs = self._make_costs()
         self._unread = Unread(question, space)
@@ -231,7 +189,7 @@ class Coordinator:
                     raise RuntimeError(f"the plan wants nothing and has no answer (phase {plan.phase.value})")
                 self._store.append(self._id, "budget_spent", {"reason": reason})
                 return plan, answer_budget(plan, reason)
-            self._wait_for_result()
+            self._wait_for_result(slots)
 
     def _num_slots(self) -> int:
         return min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
@@ -285,7 +243,7 @@ class Coordinator:
                 self._store.append(self._id, PROBE_CANCELLED, {"key": key, "wall_s": self._note_time(job)})
                 self._tell(ProbeGone(key, job.requests[0], "obsolete"))
 
-    def _note_time(self, job: _Job) -> float:
+    def _note_time(self, job: RunningProbe) -> float:
         """Count the time of a probe that ends without a result; return it, seconds."""
         wall_s = self._clock() - job.started_s
         self._spending.other_s += wall_s
@@ -297,7 +255,7 @@ class Coordinator:
         """Start what is wanted while slots are free; return whether something was learnt, so that a new plan is due."""
         knows = self._knowledge
         running = {request for job in self._jobs.values() if job.knowledge is knows for request in job.requests}
-        for request in plan.wanted:
+        for request in self._in_turn(plan, slots):
             if request in running:
                 continue
             try:
@@ -306,6 +264,8 @@ class Coordinator:
                 self._knowledge.note_unbuildable(request, str(error))
                 return True
             spec = ProbeSpec(variant, self._question.rung, request.seed_idx, request.repeat)
+            if self._holds_back(slots) and self._warmth.must_be_fresh(spec):
+                continue
             early = knows.early_rules(request, plan, self._rules)
             key = knows.early_key_of(knows.key_of(request, spec), spec, early)
             if key in self._jobs:
@@ -314,13 +274,27 @@ class Coordinator:
                 return True
             elif len(self._jobs) < slots and not self._why_spent():
                 try:
-                    self._submit(key, request, spec, early=early)
+                    self._submit(key, request, spec, early=early, plan=plan)
                 except UnbuildableError as error:
                     self._knowledge.note_unbuildable(request, str(error))
                     return True
-        if plan.phase is Phase.ENDS:
+        if plan.phase is Phase.ENDS and not self._holds_back(slots):
             self._start_ahead(slots)
         return False
+
+    def _in_turn(self, plan: Plan, slots: int) -> Sequence[Request]:
+        """Return what is wanted in the order in which it is started: first the repeat that may show that forks will do."""
+        if not self._is_near_proof(slots):
+            return plan.wanted
+        return sorted(plan.wanted, key=lambda request: request.repeat == 0)
+
+    def _holds_back(self, slots: int) -> bool:
+        """Return whether programs that must be fresh wait: the first one is about to show that the others may be forked."""
+        return bool(self._jobs) and self._is_near_proof(slots)
+
+    def _is_near_proof(self, slots: int) -> bool:
+        waited_s = 0.0 if self._first_s is None else self._clock() - self._first_s
+        return self._warmth.is_near_proof(slots=slots, waited_s=waited_s)
 
     def _start_ahead(self, slots: int) -> None:
         """Begin with the ends of the next rung on workers that the proof of the ends leaves idle."""
@@ -361,23 +335,27 @@ class Coordinator:
         *,
         above: tuple[Question, Knowledge] | None = None,
         early: EarlyRules | None = None,
+        plan: Plan | None = None,
     ) -> None:
         """Hand a probe to the executor; `above`: of the next rung, with what is known there; `early`: when it may stop."""
         packs = self._space.packs(spec.variant)
         is_fresh = self._warmth.must_be_fresh(spec)
         question, knowledge = above or (self._question, self._knowledge)
-        job = ProbeJob(key, spec, question.settings, self._space.repo_key, packs, is_fresh, early=early)
+        ahead = () if is_fresh or plan is None else seeds_ahead(plan, spec.seed_idx)
+        job = ProbeJob(key, spec, question.settings, self._space.repo_key, packs, is_fresh, early=early, seeds_ahead=ahead)
         self._executor.submit(with_good_end(job, question=question, space=self._space, rules=self._rules))
-        self._jobs[key] = _Job(knowledge, [request], spec.variant, spec, self._clock())
+        self._first_s = self._clock() if self._first_s is None else self._first_s
+        self._jobs[key] = RunningProbe(knowledge, [request], spec.variant, spec, self._clock())
         self._store.append(self._id, "probe_started", {"key": key, "point": request.point.to_text()})
         self._tell(ProbeStarted(key, request, question.rung.name if above else ""))
 
     # ---- finish ---------------------------------------------------------------------------------------------------
 
-    def _wait_for_result(self) -> None:
-        """Wait until a probe has ended; progress alone needs no new plan."""
+    def _wait_for_result(self, slots: int) -> None:
+        """Wait until a probe has ended, or others need not be held back; progress alone needs no new plan."""
+        was_held = self._holds_back(slots)
         while True:
-            is_plan_due = False
+            is_plan_due = was_held and not self._holds_back(slots)
             for event in self._executor.wait(WAIT_S):
                 if isinstance(event, ProbeFinished):
                     is_plan_due |= self._finish(event.result)

@@ -15,6 +15,10 @@ from bisect_train.verdict.outcome import digest_fingerprint
 WARM_START = "warm_start"
 """Event {is_proven, key, hardware_class, interpreter}: whether a fork showed the bits of a fresh process of the same run."""
 
+FEW_SLOTS = 2
+PATIENCE_S = 8.0
+"""An import of torch takes 3 s on a quiet machine; a program that takes longer than this has little to gain."""
+
 OTHER_BITS = "a forked process did not show the bits of a fresh one"
 
 Shown = tuple[str, str, str]  # bits, kind of ending, signature
@@ -36,10 +40,19 @@ class Warmth:
         told = [data["is_proven"] for data in events if is_comparable(data, facts)]
         self._is_off = not question.settings.warm or not all(told)
         self._is_proven = bool(told)
+        self._may_fork = question.settings.gpus == 0 and question.rung.ranks == 1
 
     def must_be_fresh(self, spec: ProbeSpec) -> bool:
         """Return whether a run must be a fresh process; one whose fresh twin has ended is the proof."""
         return self._is_off or not (self._is_proven or _twin_of(spec) in self._fresh)
+
+    def is_near_proof(self, *, slots: int, waited_s: float) -> bool:
+        """Return whether it is worth while to start no second fresh program, `waited_s` seconds after the first was started.
+
+        On two cores it would be in the way of the process that the others are forked from; with more there is room for both.
+        """
+        is_open = self._may_fork and not (self._is_off or self._is_proven)
+        return is_open and slots <= FEW_SLOTS and waited_s < PATIENCE_S
 
     def take(self, spec: ProbeSpec, result: ProbeResult) -> str:
         """Learn from a result; return why it must be thrown away and run again, "" if it counts.

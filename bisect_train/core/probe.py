@@ -256,6 +256,7 @@ class ProbeJob:
         is_fresh: whether the program must be started as a fresh process, whatever the settings allow.
         reference: run right before or after it on the same worker, where costs are compared by pairs; else None.
         early: when it may be stopped before its last step; None runs it to its end.
+        seeds_ahead: seed indices of runs that come soon: what takes time before they can start may be begun.
     """
 
     id: str
@@ -266,6 +267,7 @@ class ProbeJob:
     is_fresh: bool = False
     reference: ProbeSpec | None = None
     early: EarlyRules | None = None
+    seeds_ahead: tuple[int, ...] = ()
 
     def with_own_settings(self) -> ProbeJob:
         """Return the job with settings that have the interpreter, the data and the patterns of its variant."""

@@ -69,7 +69,7 @@ def prove_ends(good: Sequence[Observation], bad: Sequence[Observation], rules: E
     if first_bad is not None and first_bad.outcome.kind is OutcomeKind.UNTESTABLE:
         return Ends(EndsStatus.BAD_UNTESTABLE, reason=first_bad.outcome.reason)
     if first_good is None or first_bad is None:
-        return Ends(EndsStatus.OPEN, wanted=tuple(missing), reason="running both ends")
+        return Ends(EndsStatus.OPEN, wanted=(*missing, *_early_repeat(good, bad, rules)), reason="running both ends")
     kinds = (first_good.outcome.kind, first_bad.outcome.kind)
     if OutcomeKind.UNSEEN in kinds:
         return _report_no_metric(first_good, first_bad, rules)
@@ -201,6 +201,17 @@ def _missing_runs(
         for is_bad, runs, num in ((False, good, num_good), (True, bad, num_bad))
         if seed_idx < num and run_of(runs, seed_idx, repeat) is None
     )
+
+
+def _early_repeat(good: Sequence[Observation], bad: Sequence[Observation], rules: EndRules) -> list[EndRun]:
+    """Return the repeat of the end that has run, for a worker that would wait for the other end's first run otherwise."""
+    if rules.repeats_known or rules.metric.is_paired or rules.has_judge or rules.criterion is Criterion.SYMPTOM:
+        return []
+    return [
+        EndRun(is_bad, 0, 1)
+        for is_bad, runs in ((False, good), (True, bad))
+        if (first := run_of(runs, 0, 0)) and first.outcome.kind is OutcomeKind.MEASURED and run_of(runs, 0, 1) is None
+    ]
 
 
 def _prove_bits(ends: Ends) -> Ends:

@@ -61,7 +61,8 @@ def test_forks_that_show_other_bits_are_thrown_away_and_never_used_again(lab: La
     name, ended = drive(lab, store, question=warm_question(lab), executor=lab.executor(forks, slots=1))
     assert_isolated(lab, ended)
     assert len(forks.forked) == 1
-    assert forks.ran[forks.ran.index(forks.forked[0]) + 1].spec == forks.forked[0].spec, "it is run again, fresh"
+    later = forks.ran[forks.ran.index(forks.forked[0]) + 1 :]
+    assert forks.forked[0].spec in [job.spec for job in later if job.is_fresh], "it is run again, fresh"
     assert kinds_of(store, name)["warm_start"] == 1
     assert all(not probe.result.is_warm for probe in store.results(name))
 
@@ -107,3 +108,39 @@ def test_without_leave_nothing_is_forked(lab: Lab) -> None:
     name, ended = drive(lab, store, executor=lab.executor(forks))
     assert_isolated(lab, ended)
     assert not forks.forked and not kinds_of(store, name)["warm_start"]
+
+
+@pytest.mark.parametrize(("slots", "num_fresh"), [(1, 1), (2, 1), (6, None)])
+def test_on_few_cores_one_program_only_is_started_fresh(lab: Lab, slots: int, num_fresh: int | None) -> None:
+    """With two cores a second import of torch is in the way of the process that all others are forked from."""
+    forks = Forks(lab)
+    _, ended = drive(lab, MemoryStore(), question=warm_question(lab), executor=lab.executor(forks, slots=slots))
+    assert_isolated(lab, ended)
+    fresh = [job for job in forks.ran if job.is_fresh]
+    assert len(fresh) == num_fresh if num_fresh else len(fresh) > 1
+
+
+def test_who_must_be_fresh_is_not_held_back_for_long(lab: Lab) -> None:
+    """The first program does not end: others wait for it for some seconds only."""
+    forks = Forks(lab)
+
+    def first_takes_long(job: ProbeJob) -> SimulatedRun:
+        return replace(forks(job), duration_s=1.0 if forks.ran[1:] else 60.0)
+
+    executor = lab.executor(first_takes_long, slots=2)
+    _, ended = drive(lab, MemoryStore(), question=warm_question(lab), executor=executor, clock=lambda: executor.now_s)
+    assert_isolated(lab, ended)
+    assert [job.is_fresh for job in forks.ran[:2]] == [True, True]
+    assert forks.ran[0].spec.variant != forks.ran[1].spec.variant
+
+
+def test_the_seeds_that_come_soon_are_said_with_a_fork(lab: Lab) -> None:
+    forks = Forks(lab)
+    drive(lab, MemoryStore(), question=warm_question(lab), executor=lab.executor(forks, slots=2))
+    assert all(not job.seeds_ahead for job in forks.ran if job.is_fresh), "nobody may fork yet"
+    first, *_ = forks.forked
+    assert (first.spec.repeat, first.seeds_ahead) == (1, (1, 2))
+    seeds = [job.spec.seed_idx for job in forks.ran]
+    said = [idx for job in forks.ran[: seeds.index(100)] for idx in job.seeds_ahead]
+    assert 100 in said, "the proof's first seed is named while the search runs"
+    assert set(said) <= set(seeds), "no process is started for a seed that is never run"

@@ -286,7 +286,26 @@ def test_the_least_used_server_gives_way_to_another_seed(tmp_path: Path) -> None
         time.sleep(0.1)
     before = server_pids(home)
     assert run(job_of(tmp_path / "first", STEP, seed_idx=0), home).is_warm
-    assert set(server_pids(home)) - set(before), "the first seed's process had given way, so another one was started"
+    assert set(server_pids(home)) <= set(before), "a search runs the first seed: its process is kept"
+    assert run(job_of(tmp_path / "second", STEP, seed_idx=1), home).is_warm
+    assert set(server_pids(home)) - set(before), "the second seed's process had given way, so another one was started"
+    end_servers(home)
+
+
+def test_processes_of_seeds_that_come_soon_are_begun_with_a_fork(tmp_path: Path) -> None:
+    home, job = tmp_path / "node", job_of(tmp_path / "a", STEP)
+    run(dataclasses.replace(job, seeds_ahead=(1, 2), is_fresh=True), home)
+    assert len(wait_for_servers(home)) == 1, "a fresh process begins its own only"
+    assert run(dataclasses.replace(job, seeds_ahead=(1, 2)), home).is_warm
+    before = wait_for_servers(home, 3)
+    own = dataclasses.replace(job.spec.variant, env=(("PYTHONHASHSEED", "7"),))
+    for seed_idx in (1, 2):
+        assert run(
+            dataclasses.replace(job, id=f"s{seed_idx}", spec=dataclasses.replace(job.spec, seed_idx=seed_idx)), home
+        ).is_warm
+    assert sorted(server_pids(home)) == sorted(before), "they are what the next seeds are forked from"
+    run(dataclasses.replace(job, id="own", spec=dataclasses.replace(job.spec, variant=own), seeds_ahead=(3,)), home)
+    assert len(server_pids(home)) == 4, "where the variant says the hash seed, it is that of all seeds"
     end_servers(home)
 
 

@@ -110,6 +110,7 @@ def drive(
     bisection_id: str = "",
     executor: Executor | None = None,
     listener: Callable[[CoordinatorEvent], None] = lambda event: None,
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> tuple[str, Ended]:
     """Run or resume a bisection to its answer, as the command line does."""
     asked = question or lab.question()
@@ -122,7 +123,7 @@ def drive(
             store=store,
             executor=executor or lab.executor(),
             listener=listener,
-            clock=lambda: 0.0,
+            clock=clock,
         )
         return name, coordinator.run()
 

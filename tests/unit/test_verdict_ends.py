@@ -58,6 +58,16 @@ def test_ends_of_a_part_do_not_repeat_what_is_known_to_repeat() -> None:
     assert num_runs == 8
 
 
+def test_while_one_end_is_missing_a_free_worker_repeats_the_other() -> None:
+    runs = [measured(GOOD, 0, 1.0, digest="g0")]
+    wanted = prove_ends(runs, [], RULES).wanted
+    assert [(run.is_bad, run.seed_idx, run.repeat) for run in wanted] == [(True, 0, 0), (False, 0, 1)]
+    for asked in ({"repeats_known": True}, {"has_judge": True}, {"criterion": Criterion.SYMPTOM}):
+        assert [run.is_bad for run in prove_ends(runs, [], replace(RULES, **asked)).wanted] == [True]
+    [only] = prove_ends([failed(GOOD, 0, "boom")], [], RULES).wanted
+    assert only.is_bad, "nothing is known yet of a failure that would be worth a second run"
+
+
 def test_ends_better_is_no_regression_but_counts_for_any_change() -> None:
     good, bad = end_runs(GOOD, TIGHT, name="g"), end_runs(BAD, shifted(TIGHT, -5.0), name="b")
     assert prove_ends(good, bad, RULES).status is EndsStatus.BETTER

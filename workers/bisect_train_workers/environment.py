@@ -90,7 +90,7 @@ def program_environment(
     env.update({name: str(settings.threads) for name in _THREAD_VARIABLES})
     env.update(
         MASTER_PORT=str(port),
-        PYTHONHASHSEED=str(spec.seed_idx * SEED_STRIDE % 2**32),
+        PYTHONHASHSEED=hash_seed(spec.seed_idx),
         PYTHONDONTWRITEBYTECODE="1",
         PYTHONUNBUFFERED="1",
         PWD=str(folders.checkout),
@@ -107,6 +107,11 @@ def program_environment(
     env["PYTHONPATH"] = _python_path(env.get("PYTHONPATH", ""), settings.redirect_from, folders, overlay=overlay)
     env["PATH"] = _program_path(env.get("PATH", os.defpath), settings.python, overlay=overlay)
     return env
+
+
+def hash_seed(seed_idx: int) -> str:
+    """Return PYTHONHASHSEED of a seed index."""
+    return str(seed_idx * SEED_STRIDE % 2**32)
 
 
 def without_recorder(env: Mapping[str, str], folders: ProbeFolders) -> dict[str, str]:

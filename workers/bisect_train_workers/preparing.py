@@ -113,10 +113,18 @@ def make_program(place: Workplace, leg: Leg) -> PreparedProbe:
             recorder=folders.recorder,
             home=place.home,
             is_fresh=job.is_fresh,
+            ahead=_hash_seeds_ahead(job, program),
         )
         program = dataclasses.replace(program, warm=warm)
     job = dataclasses.replace(job, spec=spec)
     return PreparedProbe(job, program, folders, places, leg.steps, find_lfs_pointers(folders.checkout))
+
+
+def _hash_seeds_ahead(job: ProbeJob, program: Program) -> list[str]:
+    """Return the hash seeds of the runs that come soon, none where the variant says its own."""
+    if program.env["PYTHONHASHSEED"] != environment.hash_seed(job.spec.seed_idx):
+        return []
+    return [environment.hash_seed(seed_idx) for seed_idx in job.seeds_ahead]
 
 
 def _spec_of(spec: ProbeSpec, leg: Leg) -> ProbeSpec:

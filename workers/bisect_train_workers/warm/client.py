@@ -36,7 +36,7 @@ _PACKAGES = str(_SERVER.parents[2])
 _CONNECT_S = 5.0
 _START_S = 30.0
 """A server that imports torch is waited for so long, seconds; one that ends meanwhile, no longer."""
-MAX_SERVERS = 3
+MAX_SERVERS = 4
 """On one node: each holds about 300 MiB, and there is one for each seed index, since their hash seeds differ."""
 
 _READ_AT_START = re.compile(
@@ -132,6 +132,7 @@ class WarmStart:
         coordinator: whose end ends the server, or None.
         recorder: folder of the probe's recorder.
         is_fresh: whether it must be a fresh process: then a server is only begun, for those that come later.
+        ahead: servers that are begun once this one has forked, for programs that come soon.
     """
 
     target: Target
@@ -140,6 +141,7 @@ class WarmStart:
     coordinator: Coordinator | None
     recorder: Path
     is_fresh: bool = False
+    ahead: tuple[WarmStart, ...] = ()
 
     def launch(self, orders: Mapping[str, Any], fds: Sequence[int]) -> ForkedSupervisor | None:
         """Return the process of a supervisor that forks the program, from a server that is begun if need be; None without one.
@@ -166,12 +168,15 @@ class WarmStart:
                 socket.send_fds(connection, [request[:4]], [writing, *fds])
                 connection.sendall(request[4:])
                 (pid,) = struct.unpack("!I", connection.recv(4))
-                return ForkedSupervisor(pid, reading)
+                supervisor = ForkedSupervisor(pid, reading)
         except (OSError, struct.error) as error:  # it may have forked one already: no second one beside it
             os.close(reading)
             raise SupervisorLostError(f"the warm process ended while it was asked: {error}") from error
         finally:
             os.close(writing)
+        for start in self.ahead:
+            start._begin_server()
+        return supervisor
 
     def _is_shadowed(self, cwd: Path, env: Mapping[str, str]) -> bool:
         """Return whether the checkout has modules that a fork would not see, or the server does not say what it has loaded."""
@@ -261,7 +266,14 @@ class WarmStart:
 
 
 def find_warm_start(
-    program: Program, *, python: str, gpus: float, recorder: Path, home: NodeHome, is_fresh: bool = False
+    program: Program,
+    *,
+    python: str,
+    gpus: float,
+    recorder: Path,
+    home: NodeHome,
+    is_fresh: bool = False,
+    ahead: Sequence[str] = (),
 ) -> WarmStart | None:
     """Return how a program is started from a warm process; None where it must be a fresh one.
 
@@ -272,6 +284,7 @@ def find_warm_start(
         recorder: folder of the probe's recorder, first on its path.
         home: of this node.
         is_fresh: whether this one must be a fresh process nevertheless.
+        ahead: hash seeds of programs that come soon, alike but for those.
     """
     if gpus or not sys.platform.startswith("linux") or os.path.abspath(python) != os.path.abspath(sys.executable):
         return None
@@ -283,11 +296,19 @@ def find_warm_start(
     own = [entry for entry in given[1:] if Path(entry).is_absolute() and not Path(entry).is_relative_to(program.cwd)]
     if own:
         shared["PYTHONPATH"] = os.pathsep.join(own)
-    read = sorted((name, value) for name, value in shared.items() if _READ_AT_START.match(name))
     coordinator = program.coordinator
+
+    def start(env: Mapping[str, str], *later: WarmStart) -> WarmStart:
+        return WarmStart(target, home.path / "warm" / _digest(env, coordinator), env, coordinator, recorder, is_fresh, later)
+
+    return start(shared, *(start({**shared, "PYTHONHASHSEED": seed}) for seed in ahead))
+
+
+def _digest(env: Mapping[str, str], coordinator: Coordinator | None) -> str:
+    """Return what tells servers apart, and the hash seed, which tells whom to keep."""
+    read = sorted((name, value) for name, value in env.items() if _READ_AT_START.match(name))
     key = [sys.executable, read, [coordinator.pid, coordinator.started] if coordinator else None]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    return WarmStart(target, home.path / "warm" / digest, shared, coordinator, recorder, is_fresh)
+    return f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}-{env.get('PYTHONHASHSEED', '')}"
 
 
 def _has_failed(folder: Path) -> bool:
@@ -304,18 +325,19 @@ def _state_of(folder: Path) -> dict[str, Any]:
 
 def _make_room(parent: Path, own: Path) -> None:
     """Have the server that was used least lately end where there are as many as may be; folders of dead ones are removed."""
-    others: list[tuple[float, Path]] = []
+    others: list[tuple[bool, float, Path]] = []
     for folder in parent.iterdir():
         if folder == own:
             continue
         lock = try_lock(folder / "lock")
         if lock is None:
             with contextlib.suppress(OSError):
-                others.append(((folder / "state").stat().st_mtime, folder))
+                is_of_search = folder.name.endswith("-0")  # a search runs seed index 0, so that one is the last to go
+                others.append((is_of_search, (folder / "state").stat().st_mtime, folder))
             continue
         try:
             remove_folder(folder)
         finally:
             lock.release()
     if len(others) >= MAX_SERVERS:
-        (min(others)[1] / "socket").unlink(missing_ok=True)  # it ends once it sees that; programs that it forked go on
+        (min(others)[2] / "socket").unlink(missing_ok=True)  # it ends once it sees that; programs that it forked go on
