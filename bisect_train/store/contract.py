@@ -1,7 +1,11 @@
 """What every store promises; `tests/contracts/test_store_contract.py` holds each implementation to it.
 
 Ownership: a bisection belongs to the coordinator that holds its lock. Only this one appends to it, except for
-`request_cancel`, which anyone may call. Everybody may read at any time.
+`request_cancel`, which anyone may call. Everybody may read at any time. Where the lock is a lease (a database that several
+machines share), a coordinator that was not heard of for too long loses it: from then on its writes are refused with
+MachineError, those that wait for a lock already too.
+
+Watching: `updates` tells which bisections have news, `events` what is new in one. Both can be read in pages.
 
 Durability: when a writing call has returned, what it wrote survives the death of the process; an event is there as a
 whole or not at all. Events of one bisection are numbered 1, 2, 3 ... without gaps.
@@ -34,6 +38,9 @@ LIFECYCLE = {
 CANCEL_REQUESTED = "cancel_requested"
 PROBE_FINISHED = "probe_finished"
 PROBE_REUSED = "probe_reused"
+SPENDING = ("probe_lost", "probe_cancelled")
+"""Events that say with `wall_s` what a probe used that has no result."""
+PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,14 @@ class StoredProbe:
     time_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """That something happened in a bisection: an event, or a step of the queue; later ones have higher numbers."""
+
+    number: int
+    bisection_id: str
+
+
 class Store(Protocol):
     """Keeps bisections.
 
@@ -107,11 +122,31 @@ class Store(Protocol):
     def list(self) -> tuple[StoredBisection, ...]:
         """Return all bisections, the newest first."""
 
+    def page(self, *, limit: int = PAGE, before: str | None = None, parts: bool = True) -> tuple[StoredBisection, ...]:
+        """Return some of them, the newest first.
+
+        Args:
+            limit: at most so many.
+            before: id of the last one of the page before.
+            parts: also those that look inside what others have named (`part_of` in the question).
+        Raises:
+            InputError: there is no bisection `before`.
+        """
+
+    def updates(self, after: int, *, limit: int = PAGE) -> tuple[Update, ...]:
+        """Return which bisections have news with numbers above `after`, in order, each once with its last number.
+
+        Who goes on from the last number that was returned misses nothing, whatever is written at the same time.
+        """
+
+    def last_update(self) -> int:
+        """Return the highest number of an update so far, to watch from now on; 0 in an empty store."""
+
     def append(self, bisection_id: str, kind: str, data: dict[str, Any]) -> int:
         """Append one event in one transaction and return its number."""
 
-    def events(self, bisection_id: str, *, after: int = 0) -> tuple[StoredEvent, ...]:
-        """Return the events numbered above `after`, in order."""
+    def events(self, bisection_id: str, *, after: int = 0, limit: int | None = None) -> tuple[StoredEvent, ...]:
+        """Return the events numbered above `after`, in order; at most `limit`."""
 
     def save_result(self, bisection_id: str, key: str, result: ProbeResult, *, spec: dict[str, Any]) -> None:
         """Store a probe's result and the event "probe_finished" {key, spec} in one transaction.
@@ -153,7 +188,11 @@ class Store(Protocol):
         """Ask the coordinator to stop, with an event."""
 
     def cancel_requested(self, bisection_id: str) -> bool:
-        """Return whether that was asked since the bisection was last started."""
+        """Return whether that was asked since the bisection was last started.
+
+        Raises:
+            MachineError: this process held the lock, and has lost it.
+        """
 
     def close(self) -> None:
         """Give back connections; can be called twice."""
@@ -208,12 +247,29 @@ def no_result(key: str) -> InputError:
 
 
 def lock_held(bisection_id: str, pid: str) -> InputError:
-    """Return the error for a bisection that another coordinator has; `pid` is "" if it cannot be told."""
+    """Return the error for a bisection that another coordinator has.
+
+    Args:
+        bisection_id: what is being run.
+        pid: its process, on another machine with its name (`12 on node3`); "" if it cannot be told.
+    """
     who = f"process {pid}" if pid else "another process"
     return InputError(
         f"bisection {bisection_id} is being run by {who}",
         hint=f"watch it with `bisect-train status {bisection_id}`, stop it with `bisect-train cancel {bisection_id}`",
     )
+
+
+def whole_in(question: dict[str, Any]) -> str:
+    """Return the id of the bisection that a question is about a part of, or ""."""
+    return str(question.get("part_of") or "")
+
+
+def gpus_in(question: dict[str, Any]) -> float:
+    """Return how many GPUs one probe of a question uses."""
+    settings = question.get("settings")
+    gpus = settings.get("gpus") if isinstance(settings, dict) else None
+    return float(gpus) if isinstance(gpus, (int, float)) else 0.0
 
 
 def next_id(created_s: float, is_taken: Sequence[str]) -> str:

@@ -4,11 +4,16 @@ SQLite runs in WAL mode with synchronous=FULL. NORMAL would keep every commit ov
 last ones when the power fails; FULL costs one fsync (milliseconds) per event, and an event stands for a probe of
 seconds to hours. Writers begin with BEGIN IMMEDIATE, so that they wait for each other instead of failing when a read
 turns into a write.
+
+On PostgreSQL a read sees one state (REPEATABLE READ), and writers lock the rows that they go by (READ COMMITTED: each
+statement sees what was committed while it waited). A process that is stopped in the middle of a transaction loses it
+after `_STOPPED_MS`, since its locks would stop everybody else.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,46 +22,52 @@ from typing import Any
 from filelock import FileLock, Timeout
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
-from bisect_train.core.errors import MachineError
+from bisect_train.core.errors import InputError, MachineError
+from bisect_train.store.address import hide_password, is_sqlite, show_address
+from bisect_train.store.advice import advise
 from bisect_train.store.tables import SCHEMA_VERSION
 
 _BUSY_TIMEOUT_MS = 30_000
-_ADVICE = (
-    ("readonly", "it cannot be written", "look at `ls -l`, or give another folder: BISECT_TRAIN_HOME=DIR"),
-    ("unable to open", "it cannot be opened", "look at `ls -ld` of its folder, or give another: BISECT_TRAIN_HOME=DIR"),
-    ("full", "the disk is full", "free some space, then go on with `bisect-train resume`"),
-    ("disk i/o", "the disk reports an error", "look at free space and quota, then go on with `bisect-train resume`"),
-    ("locked", "another process has kept it locked for 30 s", "end that process, then run again"),
-    ("not a database", "this file is not a database", "move it away, then run again: a new one is made"),
-    ("malformed", "the database is damaged", "move it away, then run again: a new one is made"),
-    ("no such table", "the database lacks a table", "move it away, then run again: a new one is made"),
-)
+_STOPPED_MS = 10_000
+_CONNECT_S = 10
+_RETRY_S = 0.25
+_MIGRATION_LOCK = 0x62697365  # any number that only this program takes
+_NOW = {
+    "sqlite": text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
+    "postgresql": text("SELECT extract(epoch FROM clock_timestamp())::float8"),
+}
 
 
 class Database:
     """An engine, opened and brought to this version's schema.
 
     Args:
-        url: of the database.
-        create_lock: file lock that is held while the tables are made or migrated.
+        url: of the database, as `address.parse_address` returns it.
+        create_lock: file lock that is held while the tables of an SQLite file are made or migrated; beside it unless given.
+        patience_s: for so long a server that was there before and is gone (a restart) is waited for.
     Raises:
+        InputError: the driver for it is not installed.
         MachineError: it cannot be opened, or a newer version of the program has written it.
     """
 
-    def __init__(self, url: URL, *, create_lock: Path) -> None:
-        self.place = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    def __init__(self, url: URL, *, create_lock: Path | None = None, patience_s: float = 30.0) -> None:
+        self.place = show_address(url)
+        self.is_file = is_sqlite(url)
+        self._url = url
+        self._patience_s = 0.0
         with self.guard():
-            self._engine = create_engine(url)
-            if url.get_backend_name() == "sqlite":
-                _set_up_sqlite(self._engine)
+            self._engine = _make_engine(url)
+            reader = {} if self.is_file else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            self._reader = self._engine.execution_options(**reader)
             self._writer = self._engine.execution_options(is_writer=True)
             try:
-                self._bring_up_to_date(create_lock)
+                self._bring_up_to_date(create_lock or Path(str(url.database)).absolute().with_name("bisect-train.open.lock"))
             except BaseException:
                 self._engine.dispose()
                 raise
+        self._patience_s = patience_s
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -64,26 +75,42 @@ class Database:
         try:
             yield
         except (SQLAlchemyError, sqlite3.Error) as error:  # the latter from the settings of a new connection
-            raise self._machine_error(error) from error
-
-    def _machine_error(self, error: Exception) -> MachineError:
-        cause = str(error.orig) if isinstance(error, DBAPIError) else str(error)
-        for mark, problem, advice in _ADVICE:
-            if mark in cause.lower():
-                return MachineError(f"{self.place}: {problem} ({cause})", hint=advice)
-        return MachineError(f"{self.place}: the database reports: {cause}", hint="look at the disk and the server")
+            cause = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+            raise advise(self.place, hide_password(cause, self._url), is_file=self.is_file) from error
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Give a connection whose queries all see the same state."""
-        with self.guard(), self._engine.begin() as connection:
+        with self.guard(), self._connect(self._reader) as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Give a connection in one transaction that is committed at the end, or not at all."""
-        with self.guard(), self._writer.begin() as connection:
+        with self.guard(), self._connect(self._writer) as connection, connection.begin():
             yield connection
+
+    @contextmanager
+    def session(self) -> Iterator[Connection]:
+        """Give a connection outside of transactions, for locks that last as long as it; on a server only."""
+        alone = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        with self.guard(), self._connect(alone) as connection:
+            yield connection
+
+    def now(self, connection: Connection) -> float:
+        """Return the time by the database's clock, seconds since the epoch."""
+        return float(connection.scalar(_NOW[connection.dialect.name]) or 0.0)
+
+    def _connect(self, engine: Engine) -> Connection:
+        """Return a connection; wait for a server that is being restarted."""
+        give_up_s = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return engine.connect()
+            except OperationalError:
+                if self.is_file or time.monotonic() >= give_up_s:
+                    raise
+                time.sleep(_RETRY_S)
 
     def close(self) -> None:
         """Close all connections."""
@@ -92,6 +119,10 @@ class Database:
     def vacuum(self) -> None:
         """Give the space of removed rows back to the disk; it cannot be done inside a transaction."""
         with self.guard():
+            if not self.is_file:
+                with self._engine.connect() as connection:
+                    connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("VACUUM"))
+                return
             raw = self._engine.raw_connection()
             try:
                 raw.cursor().execute("VACUUM")
@@ -103,10 +134,15 @@ class Database:
         with self._engine.begin() as connection:
             if self._is_current(connection):
                 return
+        if not self.is_file:
+            with self._writer.begin() as connection:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK})
+                if not self._is_current(connection):
+                    _migrate(connection)
+            return
         try:
             with FileLock(create_lock, timeout=_BUSY_TIMEOUT_MS / 1000):
-                if self._engine.dialect.name == "sqlite":
-                    self._switch_to_wal()
+                self._switch_to_wal()
                 with self._writer.begin() as connection:
                     if not self._is_current(connection):
                         _migrate(connection)
@@ -141,6 +177,24 @@ class Database:
             raw.close()
 
 
+def _make_engine(url: URL) -> Engine:
+    if is_sqlite(url):
+        engine = create_engine(url)
+        _set_up_sqlite(engine)
+        return engine
+    try:
+        engine = create_engine(
+            url,
+            pool_pre_ping=True,  # a connection that was idle while the server was restarted is replaced
+            hide_parameters=True,  # a traceback shows no hash of a token
+            connect_args={} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S},
+        )
+    except ModuleNotFoundError:
+        raise InputError("PostgreSQL needs its driver", hint="pip install 'bisect-train[service]'") from None
+    _set_up_postgresql(engine)
+    return engine
+
+
 def _set_up_sqlite(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
@@ -155,6 +209,15 @@ def _set_up_sqlite(engine: Engine) -> None:
     def _on_begin(connection: Connection) -> None:
         is_writer = connection.get_execution_options().get("is_writer", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
+
+
+def _set_up_postgresql(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET lock_timeout = {_BUSY_TIMEOUT_MS}")
+            cursor.execute(f"SET idle_in_transaction_session_timeout = {_STOPPED_MS}")
+        connection.commit()
 
 
 def _migrate(connection: Connection) -> None:

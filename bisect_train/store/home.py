@@ -1,4 +1,7 @@
-"""Where state lies: BISECT_TRAIN_HOME, or the platform's folder for a user's data."""
+"""Where state lies: BISECT_TRAIN_HOME, or the platform's folder for a user's data; bisections at BISECT_TRAIN_STORE, or there.
+
+Mirrors, checkouts and environments always lie in the folder: they are of one machine. The bisections alone can be shared.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from platformdirs import user_data_path
 from sqlalchemy.engine import URL
 
 from bisect_train.core.errors import MachineError
+from bisect_train.store.address import STORE_VARIABLE, parse_address
 from bisect_train.store.sql import SqlStore
 
 HOME_VARIABLE = "BISECT_TRAIN_HOME"
@@ -43,11 +47,21 @@ def _unusable(home: Path, problem: str) -> MachineError:
     )
 
 
-def open_store(home: Path) -> SqlStore:
-    """Return the store in a folder for state; both are made if they are missing.
+def store_address(home: Path, environ: Mapping[str, str] = os.environ) -> URL:
+    """Return where the bisections are: at BISECT_TRAIN_STORE, or in the folder for state.
 
     Raises:
+        InputError: the variable holds no address of a database.
+    """
+    given = environ.get(STORE_VARIABLE, "")
+    return parse_address(given) if given else URL.create("sqlite", database=str(home / DATABASE_NAME))
+
+
+def open_store(home: Path, environ: Mapping[str, str] = os.environ) -> SqlStore:
+    """Return the store at BISECT_TRAIN_STORE, or in a folder for state; folder and tables are made if they are missing.
+
+    Raises:
+        InputError: BISECT_TRAIN_STORE cannot be used.
         MachineError: the folder or the database cannot be used.
     """
-    path = ensure_home(home) / DATABASE_NAME
-    return SqlStore(URL.create("sqlite", database=str(path)))
+    return SqlStore(store_address(ensure_home(home), environ))

@@ -62,6 +62,16 @@ class LockFolder:
         lock.release()
         return False
 
+    def is_held_now(self, _connection: object, bisection_id: str) -> bool:
+        """Return the same; a lock of a file needs no connection (as `leases.LeaseBook` does)."""
+        return self.is_held(bisection_id)
+
+    def check(self, _connection: object, _bisection_id: str) -> None:
+        """Do nothing: the lock of a file is not lost while its process lives."""
+
+    def check_known(self, _bisection_id: str) -> None:
+        """Do nothing, see `check`."""
+
     def _paths(self, bisection_id: str) -> tuple[Path, Path]:
         if not re.fullmatch(r"[0-9a-f]+", bisection_id):
             raise no_bisection(bisection_id)

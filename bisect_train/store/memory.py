@@ -13,12 +13,14 @@ from bisect_train.store import codec
 from bisect_train.store.contract import (
     BISECTION_HINT,
     CANCEL_REQUESTED,
+    PAGE,
     PROBE_FINISHED,
     PROBE_HINT,
     PROBE_REUSED,
     StoredBisection,
     StoredEvent,
     StoredProbe,
+    Update,
     is_cancel_requested,
     lock_held,
     next_id,
@@ -26,6 +28,7 @@ from bisect_train.store.contract import (
     no_result,
     pick_prefix,
     status_of,
+    whole_in,
 )
 
 _Events = list[tuple[str, float, str]]  # kind, time_s, data; the class below has a method called list
@@ -46,6 +49,8 @@ class MemoryStore:
         self._probes: dict[str, dict[str, tuple[int, bytes]]] = {}  # id -> key -> seq, result
         self._first: dict[str, tuple[str, bytes]] = {}  # key -> id, result
         self._locks: set[str] = set()
+        self._updates: dict[str, int] = {}
+        self._last_update = 0
 
     def create(self, question: dict[str, Any], *, title: str) -> str:
         """See `contract.Store`."""
@@ -56,6 +61,7 @@ class MemoryStore:
             self._heads[new] = (now, text, codec.plain_text(title))
             self._events[new] = []
             self._probes[new] = {}
+            self._note_update(new)
         return new
 
     def load(self, id_or_prefix: str) -> StoredBisection:
@@ -71,6 +77,28 @@ class MemoryStore:
             newest_first = sorted(self._heads, key=lambda item: (self._heads[item][0], item), reverse=True)
             return tuple(self._head(item) for item in newest_first)
 
+    def page(self, *, limit: int = PAGE, before: str | None = None, parts: bool = True) -> tuple[StoredBisection, ...]:
+        """See `contract.Store`."""
+        with self._guard:
+            every = self.list()
+        if before is not None:
+            ids = [item.id for item in every]
+            if before not in ids:
+                raise no_bisection(before)
+            every = every[ids.index(before) + 1 :]
+        return tuple(item for item in every if parts or not whole_in(item.question))[:limit]
+
+    def updates(self, after: int, *, limit: int = PAGE) -> tuple[Update, ...]:
+        """See `contract.Store`."""
+        with self._guard:
+            found = sorted((number, name) for name, number in self._updates.items() if number > after)
+        return tuple(Update(number, name) for number, name in found[:limit])
+
+    def last_update(self) -> int:
+        """See `contract.Store`."""
+        with self._guard:
+            return self._last_update
+
     def _head(self, bisection_id: str) -> StoredBisection:
         created_s, question, title = self._heads[bisection_id]
         status, answer = status_of(self.events(bisection_id))
@@ -82,20 +110,26 @@ class MemoryStore:
         with self._guard:
             events = self._known(bisection_id)
             events.append((kind, self._clock(), text))
+            self._note_update(bisection_id)
             return len(events)
+
+    def _note_update(self, bisection_id: str) -> None:
+        self._last_update += 1
+        self._updates[bisection_id] = self._last_update
 
     def _known(self, bisection_id: str) -> _Events:
         if bisection_id not in self._events:
             raise no_bisection(bisection_id)
         return self._events[bisection_id]
 
-    def events(self, bisection_id: str, *, after: int = 0) -> tuple[StoredEvent, ...]:
+    def events(self, bisection_id: str, *, after: int = 0, limit: int | None = None) -> tuple[StoredEvent, ...]:
         """See `contract.Store`."""
         with self._guard:
+            found = self._known(bisection_id)
+            last = len(found) if limit is None else after + limit
             return tuple(
                 StoredEvent(seq, kind, time_s, codec.of_text(text))
-                for seq, (kind, time_s, text) in enumerate(self._known(bisection_id), start=1)
-                if seq > after
+                for seq, (kind, time_s, text) in enumerate(found[after:last], start=after + 1)
             )
 
     def save_result(self, bisection_id: str, key: str, result: ProbeResult, *, spec: dict[str, Any]) -> None:

@@ -27,15 +27,15 @@ from bisect_train.store import MemoryStore, SqlStore, Store
 MakeStore = Callable[[Callable[[], float]], Store]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
     made: list[Store] = []
+    url = f"sqlite:///{tmp_path}/store.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres").new_database()
 
     def make(clock: Callable[[], float]) -> Store:
-        if request.param == "memory":
-            made.append(MemoryStore(clock=clock))
-        else:
-            made.append(SqlStore(f"sqlite:///{tmp_path}/store.db", clock=clock))
+        made.append(MemoryStore(clock=clock) if request.param == "memory" else SqlStore(url, clock=clock))
         return made[-1]
 
     yield make
@@ -134,6 +134,89 @@ def test_data_that_is_not_json_is_refused_and_leaves_no_event(store: Store) -> N
         store.save_result(new, "k", result_of("k"), spec={"x": object()})
     assert store.events(new) == ()
     assert store.find_result("k") is None
+
+
+def test_events_come_in_pages(store: Store) -> None:
+    new = store.create({}, title="")
+    for idx in range(5):
+        store.append(new, "note", {"i": idx})
+    assert [event.seq for event in store.events(new, limit=2)] == [1, 2]
+    assert [event.seq for event in store.events(new, after=2, limit=2)] == [3, 4]
+    assert [event.seq for event in store.events(new, after=4, limit=2)] == [5]
+    assert store.events(new, after=5, limit=2) == store.events(new, limit=0) == ()
+
+
+def test_bisections_come_in_pages(make_store: MakeStore) -> None:
+    times = iter([1e9, 2e9, 2e9, 2e9, 3e9, 4e9])
+    store = make_store(lambda: next(times))
+    ids = [store.create({}, title="") for _ in range(5)][::-1]
+    part = store.create({"part_of": ids[0]}, title="a part")
+    assert [item.id for item in store.page(limit=3)] == [part, *ids[:2]]
+    assert [item.id for item in store.page(limit=3, parts=False)] == ids[:3]
+    seen: list[str] = []
+    while page := store.page(limit=2, before=seen[-1] if seen else None):
+        assert len(page) <= 2
+        seen += [item.id for item in page]
+    assert seen == [item.id for item in store.list()] == [part, *ids]
+    assert store.page(before=ids[-1]) == ()
+    with pytest.raises(InputError, match="no bisection"):
+        store.page(before="00000000")
+
+
+def test_page_has_status_and_answer(store: Store) -> None:
+    first, second = store.create({}, title=""), store.create({}, title="")
+    store.append(first, "started", {})
+    store.append(first, "finished", {"answer": {"status": "isolated"}})
+    assert [(item.id, item.status, item.answer) for item in store.page()] == [
+        (second, "created", None),
+        (first, "finished", {"status": "isolated"}),
+    ]
+
+
+def test_updates_name_each_bisection_once_with_its_last_number(store: Store) -> None:
+    assert store.updates(0) == () and store.last_update() == 0
+    first, second = store.create({}, title=""), store.create({}, title="")
+    known = store.last_update()
+    assert [item.bisection_id for item in store.updates(0)] == [first, second]
+    assert store.updates(known) == ()
+    store.append(second, "note", {})
+    store.save_result(first, "aa", result_of("aa"), spec={})
+    store.save_result(first, "aa", result_of("aa"), spec={})  # nothing new
+    store.append(second, "note", {})
+    news = store.updates(known)
+    assert [item.bisection_id for item in news] == [first, second]
+    assert known < news[0].number < news[1].number == store.last_update()
+    assert store.updates(known, limit=1) == news[:1]
+    store.request_cancel(first)
+    store.reuse_result(second, "aa", {})
+    assert [item.bisection_id for item in store.updates(news[1].number)] == [first, second]
+    assert store.updates(store.last_update()) == ()
+
+
+def test_who_watches_while_threads_write_misses_nothing(store: Store) -> None:
+    ids = [store.create({}, title="") for _ in range(4)]
+    seen, number, is_over = dict.fromkeys(ids, 0), 0, threading.Event()
+
+    def work(name: str) -> None:
+        for _ in range(15):
+            store.append(name, "note", {})
+
+    def look() -> int:
+        news = store.updates(number, limit=3)
+        for item in news:
+            seen[item.bisection_id] += len(store.events(item.bisection_id, after=seen[item.bisection_id]))
+        return news[-1].number if news else number
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ids]
+    for thread in threads:
+        thread.start()
+    while not is_over.is_set():
+        if not any(thread.is_alive() for thread in threads):
+            is_over.set()
+        number = look()
+    while (after := look()) != number:
+        number = after
+    assert seen == dict.fromkeys(ids, 15)
 
 
 def test_unknown_bisection_is_an_input_error_everywhere(store: Store) -> None:
