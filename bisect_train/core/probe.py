@@ -8,7 +8,7 @@ from bisect_train.core.changes import DataLink, Variant, digest_of
 from bisect_train.core.early import EarlyRules
 from bisect_train.core.fingerprint import Fingerprint
 
-RECORDER_VERSION = "4"
+RECORDER_VERSION = "5"
 SHIMS = ("cuda-as-cpu",)
 """Stand-ins for hardware that a recipe can ask for."""
 
@@ -137,6 +137,7 @@ class RunSettings:
         profile: whether torch's profiler runs over some of the steps (it slows them).
         stubs: modules that an inert stand-in takes the place of where they are not installed.
         shims: names of what stands in for hardware (`SHIMS`); it changes what is tested.
+        step_function: `package.module:Class.method` or `:function` whose calls are the steps; "" leaves it to torch's hooks.
     """
 
     python: str
@@ -164,6 +165,7 @@ class RunSettings:
     profile: bool = False
     stubs: tuple[str, ...] = ()
     shims: tuple[str, ...] = ()
+    step_function: str = ""
 
     @property
     def measure_digest(self) -> str:
@@ -172,7 +174,9 @@ class RunSettings:
         asked = [patterns, self.judge, self.threads, self.exempt_seeds, self.deterministic, self.every_step, self.setup]
         restart = self.restart and [self.restart.save_at, self.restart.command, self.restart.ranks, self.restart.kill]
         closer = [self.triage, self.anomaly, self.debug_env, restart, *(["profile"] if self.profile else [])]
-        stand_ins = [["stand-ins", self.stubs, self.shims]] if self.stubs or self.shims else []
+        stand_ins: list[object] = [["stand-ins", self.stubs, self.shims]] if self.stubs or self.shims else []
+        if self.step_function:
+            stand_ins.append(["step function", self.step_function])
         return digest_of([*asked, *closer, *stand_ins] if any(closer) or stand_ins else asked)
 
 

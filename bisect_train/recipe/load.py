@@ -308,6 +308,7 @@ def _recipe_of(path: Path, wire: RecipeWire, lines: dict[Place, int]) -> Recipe:
         recognise=_recognise_of(wire),
         metric_name=wire.metric or "",
         stubs=tuple(wire.stubs),
+        step_function=wire.step_function or "",
         shims=tuple(wire.shims),
         whens=tuple(_when_of(path, lines, idx, block) for idx, block in enumerate(wire.when)),
     )

@@ -228,6 +228,8 @@ _TAIL_LINES = (
     "",
     "# Modules that may be missing, such as loggers: an inert stand-in takes their place.",
     "# stubs: [wandb]",
+    "# An optimizer that is none of torch's: the function whose calls are the steps (`__main__:` for a class of the script).",
+    "# step_function: my_package.optim:MyOptimizer.step",
     "# What asks for CUDA and NCCL runs on the CPU with gloo; it changes what is tested.",
     "# shims: [cuda-as-cpu]",
     "# What holds for some commits only: the first block that says a thing counts.",

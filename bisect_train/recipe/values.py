@@ -200,6 +200,7 @@ class Recipe:
         metric_name: the metric that decides unless an option names another; "" takes the first of `metrics`, else the loss.
         stubs: modules that an inert stand-in takes the place of where they are not installed.
         shims: what stands in for hardware, see `core.probe.SHIMS`.
+        step_function: `package.module:Class.method` whose calls are the steps, "" where torch's hooks tell them.
         whens: what holds for some states only.
     """
 
@@ -224,6 +225,7 @@ class Recipe:
     recognise: RecogniseRecipe | None = None
     metric_name: str = ""
     stubs: tuple[str, ...] = ()
+    step_function: str = ""
     shims: tuple[str, ...] = ()
     whens: tuple[WhenRecipe, ...] = ()
 

@@ -93,6 +93,14 @@ def _module(text: str) -> str:
     return text
 
 
+def _step_function(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
+        raise ValueError(f"{text!r} names no function: write package.module:Class.method, or package.module:function")
+    if text.startswith("__main__:") and "." not in text:
+        raise ValueError("of a script that python runs only a method can be named: __main__:Class.method")
+    return text
+
+
 def _override(text: str) -> str:
     try:
         check_override(text)
@@ -363,6 +371,7 @@ class RecipeWire(WireModel):
     metric: Annotated[str, Field(min_length=1)] | None = None
     metrics: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_./-]*$")], MetricWire] = {}
     stubs: list[Annotated[str, AfterValidator(_module)]] = []
+    step_function: Annotated[str, AfterValidator(_step_function)] | None = None
     shims: list[Literal["cuda-as-cpu"]] = []
     when: list[WhenWire] = []
     resources: ResourcesWire = ResourcesWire()

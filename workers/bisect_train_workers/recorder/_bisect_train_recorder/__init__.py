@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, Optional
 
-VERSION = "4"
+VERSION = "5"
 SETTINGS_NAME = "settings.json"
 
 _session: Optional[Any] = None

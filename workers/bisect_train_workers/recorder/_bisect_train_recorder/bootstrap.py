@@ -6,6 +6,7 @@ Each part is guarded on its own: one that fails is recorded and the others still
 from __future__ import annotations
 
 import atexit
+import functools
 from typing import Any
 
 from . import VERSION
@@ -65,7 +66,7 @@ def _finish(session: Session, watch: Any, audits: Any) -> None:
 
 def _install_import_parts(session: Session) -> None:
     """Seeds and torch hooks, each right after the program imports the module concerned."""
-    from . import cuda_as_cpu, seed_shift, seed_start
+    from . import cuda_as_cpu, seed_shift, seed_start, step_function, untraced
     from .import_hook import ImportHook
 
     hook = ImportHook(session)
@@ -76,10 +77,15 @@ def _install_import_parts(session: Session) -> None:
     hook.after("numpy", _record_numpy)
     if cuda_as_cpu.NAME in session.settings.shims:  # before whatever watches torch, so that this sees what the program does
         cuda_as_cpu.install(hook)
-    hook.after("torch", _install_torch_parts)
+    hook.after("torch", functools.partial(_install_torch_parts, hook))
+    if session.settings.step_function:
+        session.step_function = step_function.StepFunction(session)
+        session.step_function.install(hook)
     if session.settings.seed_shift:
         seed_shift.install(session, hook)
     hook.after("torch.distributed.checkpoint", _watch_distributed_checkpoint)
+    for name in untraced.MODULES:
+        hook.after(name, untraced.leave_out)
     hook.install()
 
 
@@ -88,11 +94,11 @@ def _record_numpy(session: Session, numpy: Any) -> None:
     session.event("numpy_imported", version=getattr(numpy, "__version__", None))
 
 
-def _install_torch_parts(session: Session, torch: Any) -> None:
+def _install_torch_parts(hook: Any, session: Session, torch: Any) -> None:
     """Everything that needs torch; see torch_hooks."""
     from . import torch_hooks
 
-    torch_hooks.install(session, torch)
+    torch_hooks.install(session, torch, hook)
 
 
 def _watch_distributed_checkpoint(session: Session, module: Any) -> None:

@@ -25,6 +25,12 @@ class ImportHook:
         """Call `callback(session, module)` once the module is imported; callbacks keep their order."""
         self._callbacks.setdefault(name, []).append(callback)
 
+    def now_or_after(self, name: str, callback: Callback) -> None:
+        """As `after`, but at once for a module that has been imported; for use from a callback."""
+        self.after(name, callback)
+        if name in sys.modules:
+            self._run_callbacks(name)
+
     def install(self) -> None:
         """Run the callbacks of modules that are there already and watch for the others."""
         for name in list(self._callbacks):

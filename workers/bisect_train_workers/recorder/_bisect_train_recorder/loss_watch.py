@@ -1,4 +1,4 @@
-"""Sees the losses (roots of backward passes), the gradient scaler and the clipping of gradients."""
+"""Sees the losses (roots of backward passes) and the gradient scaler."""
 
 from __future__ import annotations
 
@@ -23,25 +23,37 @@ def loss_roots(torch: Any, tensors: Any, grad_tensors: Any) -> List[Any]:
     return [getattr(loss, "_bisect_train_unscaled", loss) for loss in losses]
 
 
-def watch_backward(torch: Any, on_backward: Callable[[Any, Any], None]) -> None:
-    """Replace `torch.autograd.backward`, which `Tensor.backward` looks up at each call.
+class BackwardWatch:
+    """Replaces `torch.autograd.backward`, which `Tensor.backward` looks up at each call.
 
     Backward passes inside backward passes (reentrant checkpointing) are not reported.
     """
-    original = torch.autograd.backward
-    depth = [0]
 
-    @functools.wraps(original)
-    def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not depth[0]:
-            on_backward(tensors, grad_tensors)
-        depth[0] += 1
-        try:
-            return original(tensors, grad_tensors, *args, **kwargs)
-        finally:
-            depth[0] -= 1
+    def __init__(self, on_backward: Callable[[Any, Any], None]) -> None:
+        """Call `on_backward(tensors, grad_tensors)` before each."""
+        self._on_backward = on_backward
+        self._depth = 0
 
-    torch.autograd.backward = backward
+    @property
+    def is_running(self) -> bool:
+        """Whether a backward pass runs: forwards inside it are those of checkpointed parts, run once more."""
+        return self._depth > 0
+
+    def install(self, torch: Any) -> None:
+        """Take the place of torch's function."""
+        original, on_backward = torch.autograd.backward, self._on_backward
+
+        @functools.wraps(original)
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if not self._depth:
+                on_backward(tensors, grad_tensors)
+            self._depth += 1
+            try:
+                return original(tensors, grad_tensors, *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        torch.autograd.backward = backward
 
 
 def watch_scaler(torch: Any, optimizers: Any, timed: Timed) -> None:
@@ -49,6 +61,20 @@ def watch_scaler(torch: Any, optimizers: Any, timed: Timed) -> None:
     for scaler_class in _scaler_classes(torch):
         _watch_scale(torch, scaler_class, timed)
         _watch_scaler_step(scaler_class, optimizers, timed)
+
+
+OTHER_SCALERS = {  # module -> class and method that multiplies a loss by itself
+    "torch.distributed.fsdp.sharded_grad_scaler": ("ShardedGradScaler", "scale"),
+    "deepspeed.runtime.fp16.loss_scaler": ("LossScalerBase", "scale_loss"),
+}
+
+
+def watch_other_scaler(torch: Any, module: Any, timed: Timed) -> None:
+    """Remember the unscaled losses of one of OTHER_SCALERS, once its module has been imported."""
+    class_name, method = OTHER_SCALERS[module.__name__]
+    scaler_class = getattr(module, class_name, None)
+    if hasattr(scaler_class, method):
+        _watch_scale(torch, scaler_class, timed, method)
 
 
 def _scaler_classes(torch: Any) -> List[Any]:
@@ -60,9 +86,9 @@ def _scaler_classes(torch: Any) -> List[Any]:
     return [] if found is None else [found]
 
 
-def _watch_scale(torch: Any, scaler_class: Any, timed: Timed) -> None:
+def _watch_scale(torch: Any, scaler_class: Any, timed: Timed, method: str = "scale") -> None:
     """Attach the unscaled loss to what `scale` returns."""
-    original = scaler_class.scale
+    original = getattr(scaler_class, method)
 
     def remember(unscaled: Any, scaled: Any) -> None:
         if isinstance(unscaled, torch.Tensor) and scaled is not unscaled:
@@ -76,7 +102,7 @@ def _watch_scale(torch: Any, scaler_class: Any, timed: Timed) -> None:
         remember(outputs, scaled)
         return scaled
 
-    scaler_class.scale = scale
+    setattr(scaler_class, method, scale)
 
 
 def _watch_scaler_step(scaler_class: Any, optimizers: Any, timed: Timed) -> None:
@@ -93,33 +119,3 @@ def _watch_scaler_step(scaler_class: Any, optimizers: Any, timed: Timed) -> None
         return result
 
     scaler_class.step = step
-
-
-def watch_clipping(torch: Any, on_norm: Callable[[Any], None]) -> None:
-    """Report the norm before clipping: what `clip_grad_norm_` returns or its newer half is given."""
-    module = sys.modules["torch.nn.utils.clip_grad"]
-    original = module.clip_grad_norm_  # type: ignore[attr-defined]
-
-    @functools.wraps(original)
-    def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
-        norm = original(*args, **kwargs)
-        on_norm(norm)
-        return norm
-
-    _replace_in_modules("clip_grad_norm_", clip_grad_norm_)
-    with_norm = getattr(torch.nn.utils, "clip_grads_with_norm_", None)
-    if with_norm is None:
-        return
-
-    @functools.wraps(with_norm)
-    def clip_grads_with_norm_(parameters: Any, max_norm: Any, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
-        on_norm(total_norm)
-        return with_norm(parameters, max_norm, total_norm, *args, **kwargs)
-
-    _replace_in_modules("clip_grads_with_norm_", clip_grads_with_norm_)
-
-
-def _replace_in_modules(name: str, function: Any) -> None:
-    """Set a public clipping function in the modules that hold it; torch's private calls stay."""
-    for module_name in ("torch.nn.utils", "torch.nn.utils.clip_grad"):
-        setattr(sys.modules[module_name], name, function)

@@ -37,7 +37,8 @@ class ModelWatch:
         named = [(name, param) for name, param in module.named_parameters() if is_readable(self._torch, param)]
         with self._torch.no_grad():
             everything = self._describe([param for _, param in named])
-            self._session.event("initial_params", **everything)
+            num_trained = sum([local_part(self._torch, param).numel() for _, param in named if param.requires_grad])
+            self._session.event("initial_params", **everything, num_trained=num_trained)
             # a rank of a sharded model holds nothing of some parameters
             trained = [(name, param) for name, param in named if param.requires_grad and local_part(self._torch, param).numel()]
             self._names = [name for name, _ in trained]
@@ -109,6 +110,11 @@ class ModelWatch:
         """Tell whether a parameter that was trainable at first is so still."""
         param = self._refs[idx]()
         return param is not None and bool(param.requires_grad)
+
+    def trained_params(self) -> List[Any]:
+        """Return the root's parameters that were trainable at first and are there still; [] without a root."""
+        params = [ref() for ref in self._refs]
+        return [param for param in params if param is not None]
 
     def _trained_parts(self) -> List[Any]:
         """Return this rank's parts of the parameters that were trainable at first, None for those that are gone."""

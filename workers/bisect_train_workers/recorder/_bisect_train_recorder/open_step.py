@@ -7,9 +7,10 @@ the step's one copy to the host.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from .hashes import BatchHasher
+from .pieces import PLAIN, Squares, text_of
 from .readout import Number, read_numbers
 from .step_line import PlainText, list_text, number_text
 from .tensor_sums import HASH_MODULUS
@@ -25,6 +26,7 @@ class OpenStep:
         *("ended_at", "t", "step_s", "self_s", "checks", "param_sq_parts", "param_bits"),
         *("ended_cpu_s", "step_cpu_s", "ended_mark", "started_mark"),
         *("moved_parts", "num_sampled", "triage", "value_keys", "values"),
+        *("is_over", "num_params", "param_pieces", "plain_bits", "clip_holders", "stepped"),
     )
 
     def __init__(self, torch: Any, step_idx: int, triage: Any = None) -> None:
@@ -54,12 +56,24 @@ class OpenStep:
         self.triage = triage
         self.value_keys: List[Any] = []
         self.values: List[Any] = []  # of the first micro-batch: one flat tensor per key
+        self.is_over = False  # a named step function has returned
+        self.stepped: Set[int] = set()  # ids of the parameters in the checksums
+        self.num_params = 0  # elements of the parameters that were stepped, this rank's
+        self.param_pieces: Optional[Squares] = None
+        self.plain_bits: List[Number] = []  # of the plain tensors among pieces of whole ones
+        self.clip_holders: Optional[int] = None  # of the last norm before clipping, where it is a part of the whole one
+
+    def forget_checksums(self) -> None:
+        """Start the checksums of the parameters anew."""
+        self.stepped.clear()
+        self.param_sq_parts, self.param_bits, self.plain_bits = [], [], []
+        self.num_params, self.param_pieces = 0, None
 
     def text(self, memory: Any, plain: PlainText, device: Any) -> str:
         """Return the line, in the contract's order, without its last keys and brace."""
         fires = self.fires
         self._bring_to_host()
-        lrs = fires[0].lrs if len(fires) == 1 else [lr for fire in fires for lr in fire.lrs]
+        lrs = fires[0].lrs if len(fires) == 1 else [lr for fire in fires for lr in fire.rates(fires)]
         losses, clip_norms = self.losses, self.clip_norms
         loss = number_text(losses[0] if len(losses) == 1 else sum(losses) if losses else None)
         micro = f"[{loss}]" if len(losses) == 1 else list_text(losses)
@@ -84,8 +98,12 @@ class OpenStep:
         return "" if step_cuda_s is None else f'"step_cuda_s": {step_cuda_s!r}, '
 
     def _rare_text(self) -> str:
-        """Return what few steps have, with a comma behind: several clippings, checksums, what triage asks for."""
+        """Return what few steps have, with a comma behind: several clippings, pieces, checksums, what triage asks for."""
         text = f'"clip_norms": {list_text(self.clip_norms)}, ' if len(self.clip_norms) > 1 else ""
+        if self.clip_holders is not None:
+            text += f'"clip_share": {number_text(self.clip_norms[-1] ** 2 / self.clip_holders)}, '
+        if any(fire.pieces for fire in self.fires):
+            text += text_of("grad_shares", _pieces_of(self.fires))
         if self.param_bits:
             text += self._check_text()
         return text if self.triage is None else text + self.triage.text()
@@ -95,7 +113,12 @@ class OpenStep:
         others = "".join([f'"{name}": "{value}", ' for name, value in self.checks.items()])
         norm, bits = math.sqrt(sum(self.param_sq_parts)), sum(self.param_bits) % HASH_MODULUS
         moved = f'"moved": {sum(self.moved_parts) / self.num_sampled!r}, ' if self.num_sampled else ""
-        return f'"param_norm": {number_text(norm)}, "param_hash": "{bits:016x}", {moved}{others}'
+        shares = "" if self.param_pieces is None else text_of("param_shares", self.param_pieces)
+        plain = f'"plain_hash": "{sum(self.plain_bits) % HASH_MODULUS:016x}", ' if self.plain_bits else ""
+        return (
+            f'"param_norm": {number_text(norm)}, "param_hash": "{bits:016x}", "num_params": {self.num_params}, '
+            f"{shares}{plain}{moved}{others}"
+        )
 
     def _bring_to_host(self) -> None:
         """Replace every pending tensor by its number: the step's one copy."""
@@ -108,6 +131,10 @@ class OpenStep:
             groups.append(self.triage.pending)
         for fire in self.fires:
             groups += (fire.lrs, fire.grad_sq_parts, fire.scaling)
+            if fire.pieces is not None:
+                groups += fire.pieces.values()
+        if self.param_pieces is not None:
+            groups += (self.plain_bits, *self.param_pieces.values())
         if _ON_HOST.issuperset([type(number) for group in groups for number in group]):
             return
         tensor_class = self.torch.Tensor
@@ -129,3 +156,13 @@ def _total_square(fires: List[Any]) -> Optional[float]:
             scale = fire.scaling[0] or 1.0
             total = (total or 0.0) + sum(fire.grad_sq_parts) / (scale * scale)
     return total
+
+
+def _pieces_of(fires: List[Any]) -> Squares:
+    """Return the squares of all fires' gradients by their numbers of holders, without the factor of a gradient scaler."""
+    found: Squares = {}
+    for fire in fires:
+        scale = fire.scaling[0] or 1.0
+        for count, parts in (fire.pieces or {PLAIN: fire.grad_sq_parts}).items():
+            found.setdefault(count, []).extend([part / (scale * scale) for part in parts])
+    return found

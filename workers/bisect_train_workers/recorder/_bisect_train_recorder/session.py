@@ -36,6 +36,7 @@ class Session:
         self.has_triage = settings.has_triage or self.world_size > 1
         self.finish_steps: Optional[Callable[[], None]] = None  # set once torch is watched
         self.param_hash: Optional[Callable[[], Optional[str]]] = None  # likewise
+        self.step_function: Any = None  # a StepFunction where the settings name one
         self._has_error = False
         self.is_fork = False
         if hasattr(os, "register_at_fork"):

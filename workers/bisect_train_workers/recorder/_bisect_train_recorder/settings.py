@@ -34,6 +34,7 @@ class Settings:
         self.is_deterministic: bool = bool(values.get("deterministic"))
         self.stubs: FrozenSet[str] = frozenset(values.get("stubs") or ())
         self.shims: FrozenSet[str] = frozenset(values.get("shims") or ())
+        self.step_function: str = values.get("step_function") or ""
         self.can_die_with_parent: bool = bool(values.get("die_with_parent", True))
         # A run that will be resumed: evaluation and saving after the last step still belong to it,
         # and it may have to wait for its end (SIGKILL) where the next step begins.

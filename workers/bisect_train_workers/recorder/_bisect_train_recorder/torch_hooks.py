@@ -7,8 +7,9 @@ import importlib
 import os
 from typing import Any, Callable, Optional
 
-from . import loss_watch, seed_start
+from . import loss_watch, seed_start, traced
 from .checkpoint_watch import CheckpointWatch
+from .clip_watch import ClipWatch
 from .collective_watch import replace_in_torch, watch_collectives, watch_point_to_point
 from .files_read import ReadTeller, record_files_read
 from .first_batch import describe_first_batch, is_capturing
@@ -17,15 +18,17 @@ from .inputs import first_values, tensor_inputs
 from .model_watch import ModelWatch
 from .optimizer_watch import OptimizerWatch
 from .outside_files import record_outside_files
+from .pipeline_watch import PipelineWatch
 from .root_module import RootFinder, is_compiling_function, is_training_call
 from .step_recorder import StepRecorder
 from .stop import Stopper
+from .unseen_steps import UnseenSteps
 
 NUM_STEP_VALUES = 32
 
 
-def install(session: Any, torch: Any) -> None:
-    """Seed torch, set determinism if asked for, and install every hook."""
+def install(session: Any, torch: Any, imports: Any) -> None:
+    """Seed torch, set determinism if asked for, and install every hook; `imports` is the import hook."""
     session.guarded(seed_start.seed_torch)(session, torch)
     if session.settings.is_deterministic:
         session.guarded(_set_deterministic)(torch)
@@ -34,7 +37,7 @@ def install(session: Any, torch: Any) -> None:
     session.guarded(_record_torch)(session, torch)
     session.guarded(CheckpointWatch(session).install)(torch)
     session.guarded(_watch_process_group)(session, torch)
-    TorchHooks(session, torch).install()
+    TorchHooks(session, torch).install(imports)
 
 
 def _set_deterministic(torch: Any) -> None:
@@ -103,42 +106,73 @@ class TorchHooks:
         self._steps.after_first_step = session.guarded(_record_files)
         self._stopper = Stopper(session, self._finish_hard)
         self._optimizers = OptimizerWatch(torch, self._steps)
+        self._unseen = UnseenSteps(session, torch, self._steps, self._optimizers, self._model)
+        self._backward = loss_watch.BackwardWatch(self._steps.timed(self._on_backward))
+        self._pipeline = PipelineWatch(torch, self._steps.timed(self._steps.add_loss))
+        self._is_compiling = is_compiling_function(torch)
         self._has_batch = False
+        self._has_forward = False  # whether the root ran outside of backward passes, with gradients
         self._get_autocast = autocast_reader(torch)
 
-    def install(self) -> None:
+    def install(self, imports: Any) -> None:
         """Install each hook; one that fails leaves the others working."""
         guarded, timed, torch = self._session.guarded, self._steps.timed, self._torch
-        self._session.finish_steps = timed(self._steps.finish)
+        self._session.finish_steps = timed(self._finish)
         self._session.param_hash = self._model.param_hash
         guarded(self._install_optimizer_hooks)()
-        guarded(loss_watch.watch_backward)(torch, timed(self._on_backward))
+        guarded(self._backward.install)(torch)
         guarded(loss_watch.watch_scaler)(torch, self._optimizers, timed)
-        guarded(loss_watch.watch_clipping)(torch, timed(self._steps.add_clip_norm))
+        guarded(self._install_clipping)(imports)
+        guarded(self._unseen.install_clearing)(timed, self._is_compiling)
         guarded(RootFinder(torch, timed(self._on_forward), guarded).install)()
+        for name in loss_watch.OTHER_SCALERS:
+            imports.now_or_after(name, lambda _, module: loss_watch.watch_other_scaler(torch, module, timed))
+        imports.now_or_after("torch.distributed.pipelining.schedules", self._pipeline.install)
+        if self._session.step_function is not None:
+            self._session.step_function.tell(timed(self._unseen.begin_function), timed(self._unseen.end_function))
         if self._session.has_triage:
             guarded(self._steps.wait.install)()
             guarded(self._watch_collectives)()
+
+    def _install_clipping(self, imports: Any) -> None:
+        """Watch torch's functions that clip, and FSDP's method."""
+        watch = ClipWatch(self._steps.timed(self._steps.add_clip_norm), self._is_compiling)
+        watch.install(self._torch)
+        imports.now_or_after("torch.distributed.fsdp.fully_sharded_data_parallel", watch.install_sharded)
+
+    def _finish(self) -> None:
+        """At exit: the last step."""
+        self._unseen.finish()
+        self._steps.finish()
 
     def _watch_collectives(self) -> None:
         """Note the collective calls that the program makes, where this torch has any."""
         distributed = self._torch.distributed
         if distributed.is_available():
-            timed, log, is_compiling = self._steps.timed, self._steps.collectives, is_compiling_function(self._torch)
+            timed, log, is_compiling = self._steps.timed, self._steps.collectives, self._is_compiling
             watch_collectives(distributed, timed(log.note), is_compiling)
             watch_point_to_point(distributed, timed(log.note_point_to_point), is_compiling)
 
     def _install_optimizer_hooks(self) -> None:
         """Register torch's official global optimizer hooks (the name torch.optim.optimizer is deleted)."""
         module = importlib.import_module("torch.optim.optimizer")
+        timed, is_compiling = self._steps.timed, self._is_compiling
         if self._session.settings.tells_reads:  # the first, so that it is told before the step's line is there
-            module.register_optimizer_step_pre_hook(self._steps.timed(ReadTeller(self._session).before_step))
-        module.register_optimizer_step_pre_hook(self._steps.timed(self._optimizers.before_step))
-        module.register_optimizer_step_post_hook(self._steps.timed(self._optimizers.after_step))
+            tell = timed(ReadTeller(self._session).before_step)
+            module.register_optimizer_step_pre_hook(traced.hook_before(is_compiling, tell))
+        before, after = timed(self._optimizers.before_step), timed(self._optimizers.after_step)
+        module.register_optimizer_step_pre_hook(traced.hook_before(is_compiling, before))
+        module.register_optimizer_step_post_hook(traced.hook_after(is_compiling, after, self._unseen.mark))
 
     def _on_forward(self, module: Any, args: Any, kwargs: Any) -> None:
         """The root module is about to run; after the last step this raises SystemExit."""
         is_training = module.training and self._torch.is_grad_enabled()
+        if self._backward.is_running:  # the root itself is checkpointed, and runs once more
+            if is_training and not self._has_forward:  # the first time was without gradients: reentrant checkpointing
+                self._record_batch(module, args, kwargs)
+            return
+        self._has_forward = self._has_forward or is_training
+        self._unseen.before_pass()
         if self._steps.begin_pass() and (is_training or not self._session.settings.is_saving):
             self._stopper.stop("forward")
         if is_training:
@@ -146,10 +180,13 @@ class TorchHooks:
 
     def _on_backward(self, tensors: Any, grad_tensors: Any) -> None:
         """A backward pass is about to run; after the last step this raises SystemExit."""
+        self._unseen.before_pass()
         if self._steps.begin_pass():
             self._stopper.stop("backward")
-        for loss in loss_watch.loss_roots(self._torch, tensors, grad_tensors):
-            self._steps.add_loss(loss)
+        self._unseen.note_backward()
+        if not self._pipeline.is_running:
+            for loss in loss_watch.loss_roots(self._torch, tensors, grad_tensors):
+                self._steps.add_loss(loss)
 
     def _record_batch(self, module: Any, args: Any, kwargs: Any) -> None:
         """Hash the inputs of a training forward."""
@@ -181,7 +218,7 @@ class TorchHooks:
 
     def _finish_hard(self) -> None:
         """Before os._exit: what exit handlers would have written."""
-        self._steps.finish()
+        self._finish()
         _record_files(self._session)
         record_files_read(self._session)
 
