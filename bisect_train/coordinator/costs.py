@@ -48,7 +48,7 @@ class Costs:
         self._knowledge = knowledge
         self._has_result: dict[str, bool] = {}
         self._environments: dict[Point, tuple[str, ...] | None] = {}
-        self._can_reuse = question.limits.reuse and any(stored.id != bisection_id for stored in store.list())
+        self._can_reuse = question.limits.reuse and any(stored.id != bisection_id for stored in store.page(limit=2))
         has_packages = any(change.kind is ChangeKind.PACKAGE for change in space.changes)
         self._has_environments = has_packages or bool(question.settings.environment.files)
 

@@ -20,6 +20,7 @@ from bisect_train.changes.packages.tags import revision_of_release
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.changes.submodules import Bump
+from bisect_train.coordinator.observing import worked_s
 from bisect_train.coordinator.spending import Spending
 from bisect_train.core.changes import ChangeKind
 from bisect_train.core.errors import InputError, MachineError, RevisionError, UnbuildableError
@@ -302,9 +303,10 @@ def limits_left(store: Store, question: Question, ids: Sequence[str]) -> Limits:
     """Return a question's limits less what some bisections have used of them; 0 of what is spent."""
     limits = question.limits
     spending = Spending(question.settings.gpus)
-    num_probes = 0
+    num_probes, used_s = 0, 0.0
     for name in ids:
         events = store.events(name)
+        used_s += worked_s(events)
         num_probes += sum(event.kind == PROBE_FINISHED for event in events)
         if limits.gpu_hours is not None:
             spending.load(events, store.results(name))
@@ -312,6 +314,7 @@ def limits_left(store: Store, question: Question, ids: Sequence[str]) -> Limits:
         limits,
         max_probes=None if limits.max_probes is None else max(0, limits.max_probes - num_probes),
         gpu_hours=None if limits.gpu_hours is None else max(0.0, limits.gpu_hours - spending.hours),
+        wall_s=None if limits.wall_s is None else max(0.0, limits.wall_s - used_s),
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from bisect_train.coordinator.climb import rung_in_force
 from bisect_train.coordinator.descent import children_of
-from bisect_train.coordinator.observing import LIMITS_CHANGED
+from bisect_train.coordinator.observing import LIMITS_CHANGED, worked_s
 from bisect_train.coordinator.spending import Spending
+from bisect_train.core.amounts import say_time
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import Limits, Question
 from bisect_train.store.contract import PROBE_FINISHED, Store, StoredBisection, StoredEvent
@@ -29,12 +30,19 @@ def limits_in_force(limits: Limits, events: Sequence[StoredEvent]) -> Limits:
                 limits,
                 max_probes=event.data.get("max_probes", limits.max_probes),
                 gpu_hours=event.data.get("gpu_hours", limits.gpu_hours),
+                wall_s=event.data.get("wall_s", limits.wall_s),
             )
     return limits
 
 
 def change_limits(
-    store: Store, bisection_id: str, question: Question, *, max_probes: int | None = None, gpu_hours: float | None = None
+    store: Store,
+    bisection_id: str,
+    question: Question,
+    *,
+    max_probes: int | None = None,
+    gpu_hours: float | None = None,
+    wall_s: float | None = None,
 ) -> Question:
     """Store new limits of a bisection and return its question with them; None leaves a limit as it is.
 
@@ -53,7 +61,13 @@ def change_limits(
             )
     if gpu_hours is not None:
         _refuse_hours(store, ids, question, gpu_hours)
-    given = {"max_probes": max_probes, "gpu_hours": gpu_hours}
+    used_s = sum(worked_s(store.events(name)) for name in ids)
+    if wall_s is not None and wall_s < used_s:
+        raise InputError(
+            f"--within {say_time(wall_s)} is less than the {say_time(used_s)} that bisection {bisection_id} has taken already",
+            hint="give more: the limit is on all its time together",
+        )
+    given = {"max_probes": max_probes, "gpu_hours": gpu_hours, "wall_s": wall_s}
     changed = {name: value for name, value in given.items() if value is not None and value != getattr(question.limits, name)}
     if changed:
         store.append(bisection_id, LIMITS_CHANGED, changed)
@@ -63,7 +77,7 @@ def change_limits(
 def pass_on_limits(store: Store, part: str, left: Limits) -> None:
     """Store in a bisection inside a merge, whose lock the caller holds, what the whole has left for it, where that is new."""
     known = question_in_force(store, store.load(part)).limits
-    names = ("max_probes", "gpu_hours")
+    names = ("max_probes", "gpu_hours", "wall_s")
     changed = {name: new for name in names if (new := getattr(left, name)) is not None and new != getattr(known, name)}
     if changed:
         store.append(part, LIMITS_CHANGED, changed)

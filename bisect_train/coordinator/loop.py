@@ -98,7 +98,8 @@ class Coordinator:
         self._unread = Unread(question, space)
         self._warmth = self._make_warmth()
         self._earlier_s = 0.0
-        self._spending = Spending(question.settings.gpus, question.limits.gpu_hours)
+        self._spending = Spending(question.settings.gpus, question.limits.gpu_hours, question.limits.wall_s)
+        self._started_s = 0.0
         # who cancels or resumes a part means the whole
         self._whole = (bisection_id, question.part_of) if question.part_of else (bisection_id,)
         self._resume_hint = f"`bisect-train resume {self._whole[-1]}` goes on"
@@ -111,7 +112,7 @@ class Coordinator:
             JudgeError: the judging command could not be started.
             MachineError: this machine cannot do it.
         """
-        started = self._clock()
+        self._started_s = self._clock()
         self._store.append(self._id, "started", {})
         try:
             self._facts = self._executor.facts()
@@ -127,9 +128,12 @@ class Coordinator:
             self._stop("interrupted", reason=str(error))
             raise
         self._cancel_all()
-        wall_s = self._earlier_s + self._clock() - started
+        wall_s = self._worked_s()
         tally, hours = self._tally, self._spending.hours
         return Ended(plan, answer, tally.num_probes, tally.num_reused, wall_s, self._question, self._space, hours)
+
+    def _worked_s(self) -> float:
+        return self._earlier_s + self._clock() - self._started_s
 
     def _stop(self, kind: str, *, reason: str = "") -> None:
         """Note why it stopped; where that cannot be stored (a full disk), the error that is under way says more."""
@@ -181,6 +185,8 @@ class Coordinator:
             if plan.answer is not None:
                 return plan, plan.answer
             self._cancel_obsolete(plan)
+            if self._spending.is_late(self._worked_s()):
+                self._cancel(list(self._jobs), "no time is left")
             if self._start(plan, slots):
                 continue
             if not self._jobs:
@@ -192,7 +198,8 @@ class Coordinator:
             self._wait_for_result(slots)
 
     def _num_slots(self) -> int:
-        return min(self._facts.slots, self._question.limits.parallel or self._facts.slots)
+        slots = self._executor.facts().slots  # a shared one gives more or fewer as other bisections end and begin
+        return min(slots, self._question.limits.parallel or slots)
 
     def _take_rung(self, move: Move, plan: Plan) -> bool:
         """Go on with another rung, runs of its ends that were begun ahead, too; False where no node has what it takes."""
@@ -238,10 +245,14 @@ class Coordinator:
             if job.knowledge is self._above and is_about_ends:
                 continue
             if job.knowledge is not self._knowledge or not wanted.intersection(job.requests):
-                self._executor.cancel(key)
-                del self._jobs[key]
-                self._store.append(self._id, PROBE_CANCELLED, {"key": key, "wall_s": self._note_time(job)})
-                self._tell(ProbeGone(key, job.requests[0], "obsolete"))
+                self._cancel([key], "obsolete")
+
+    def _cancel(self, keys: Sequence[str], reason: str) -> None:
+        for key in keys:
+            job = self._jobs.pop(key)
+            self._executor.cancel(key)
+            self._store.append(self._id, PROBE_CANCELLED, {"key": key, "wall_s": self._note_time(job)})
+            self._tell(ProbeGone(key, job.requests[0], reason))
 
     def _note_time(self, job: RunningProbe) -> float:
         """Count the time of a probe that ends without a result; return it, seconds."""
@@ -325,7 +336,7 @@ class Coordinator:
         limit, num_running = self._question.limits.max_probes, len(self._jobs)
         if limit is not None and self._tally.num_probes + num_running >= limit:
             return f"the budget of {limit} probes is spent"
-        return self._spending.why_spent(num_running)
+        return self._spending.why_spent(num_running, worked_s=self._worked_s())
 
     def _submit(
         self,
@@ -365,7 +376,7 @@ class Coordinator:
                     self._tell(ProbeMoved(event))
             if any(self._store.cancel_requested(name) for name in self._whole):
                 raise InterruptedByUser("cancelled", hint=self._resume_hint)
-            if is_plan_due:
+            if is_plan_due or self._spending.is_late(self._worked_s()):
                 return
 
     def _finish(self, result: ProbeResult) -> bool:

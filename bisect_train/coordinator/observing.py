@@ -77,6 +77,8 @@ def rules_for(question: Question, space: ChangeSpace) -> Rules:
         prior_nats=space.priors.nats,
         confidence=question.limits.confidence,
         max_runs=max(MIN_MAX_RUNS, 3 * question.limits.max_seeds // 4),
+        ends_only=question.ends_only,
+        first_seed=question.first_seed,
     )
 
 
@@ -220,6 +222,16 @@ def results_that_count(store: Store, bisection_id: str) -> tuple[StoredProbe, ..
 
 def active_s(events: Sequence[StoredEvent]) -> float:
     """Return how long the earlier coordinators of a bisection worked, without the one that was started last; seconds."""
+    return _worked_s(events)[0]
+
+
+def worked_s(events: Sequence[StoredEvent]) -> float:
+    """Return how long the coordinators of a bisection worked, the last one too; seconds."""
+    return sum(_worked_s(events))
+
+
+def _worked_s(events: Sequence[StoredEvent]) -> tuple[float, float]:
+    """Return the time of the coordinators before the last one, and that of the last one, seconds."""
     total_s, begun_s, last_s = 0.0, None, 0.0
     for event in events:
         if event.kind == "started":
@@ -228,7 +240,7 @@ def active_s(events: Sequence[StoredEvent]) -> float:
         # while a bisection inside one of its merges works, it does not; nor when a person marks something long after
         if event.kind not in ("finished", *BY_A_PERSON) and "child" not in event.data:
             last_s = event.time_s
-    return total_s
+    return total_s, max(0.0, last_s - begun_s) if begun_s is not None else 0.0
 
 
 def observe_lost(request: Request, reason: str) -> Observation:

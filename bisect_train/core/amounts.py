@@ -26,8 +26,17 @@ def parse_age_s(text: str) -> float:
     """Return an age in seconds; 0 needs no unit. Raises ValueError, with the rule, for anything but `30d` and the like."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*", text.lower())
     if found is None or (not found[2] and float(found[1])):
-        raise ValueError(f"{text!r} is not an age: {AGE_RULE}")
+        raise ValueError(f"{text!r} is not a time: {AGE_RULE}")
     return float(found[1]) * _SECONDS.get(found[2], 0.0)
+
+
+def say_time(time_s: float) -> str:
+    """Return a time as a person would give it: `90 s`, `1 h 30 min`."""
+    minutes = round(time_s / 60)
+    if time_s < 120:
+        return f"{time_s:.3g} s" if time_s < 10 else f"{time_s:.0f} s"
+    hours, minutes = divmod(minutes, 60)
+    return " ".join([*([f"{hours} h"] if hours else []), *([f"{minutes} min"] if minutes or not hours else [])])
 
 
 def say_size(num_bytes: int) -> str:

@@ -128,9 +128,16 @@ def value_of_step(records: Sequence[StepRecord], metric: str) -> float | None:
 
 
 def _value_of_rank(step: StepRecord, metric: str) -> float | None:
-    if metric == "grad_norm":
-        return step.clip_norm if step.clip_norm is not None else step.grad_norm
-    return step.param_norm if metric == "param_norm" else step.loss
+    return step.loss if metric == "loss" else norm_of_step(step, metric)
+
+
+def norm_of_step(step: StepRecord, name: str) -> float | None:
+    """Return the gradient norm before clipping (`grad_norm`) or the parameters' norm, of the whole model if it is known."""
+    if name == "param_norm":
+        return step.whole_param_norm if step.whole_param_norm is not None else step.param_norm
+    if step.clip_norm is not None:
+        return step.clip_norm
+    return step.whole_grad_norm if step.whole_grad_norm is not None else step.grad_norm
 
 
 def steps_of(ranks: Sequence[RankRecord]) -> dict[int, list[StepRecord]]:

@@ -6,6 +6,7 @@ BisectTrainError (1)
 │   ├── RecipeError           a recipe or a config file that cannot be used
 │   └── JudgeError            the judging command could not be started
 ├── MachineError (1)          this machine cannot do it: read-only cache, full disk, Ray does not start
+│   └── NotDelivered          a message that could not be told to somebody; it may be tried again
 ├── UnbuildableError (1)      a variant that cannot be built (a conflict, a missing object)
 └── InterruptedByUser (130)   Ctrl-C or cancel; `resume` goes on
 
@@ -55,6 +56,10 @@ class JudgeError(InputError):
 
 class MachineError(BisectTrainError):
     """The machine cannot do what is needed; says what to do about it."""
+
+
+class NotDelivered(MachineError):
+    """A message could not be told; says why, and holds no secret. The same may be tried again."""
 
 
 class UnbuildableError(BisectTrainError):

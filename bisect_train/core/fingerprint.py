@@ -59,6 +59,8 @@ class StepRecord:
         micro: the losses of the micro-batches.
         grad_norm: norm of this rank's gradients when the optimizer stepped (after clipping), or None.
         clip_norm: the norm that the clipping function saw, or None without clipping.
+        whole_grad_norm, whole_param_norm: norms over all ranks where each holds a piece of the model (ZeRO, FSDP, tensor or
+            pipeline parallel), the same on each rank; None where the ranks hold the same, or it is not known.
         lr: learning rate of every parameter group.
         missing_grads: number of parameters without a gradient.
         param_norm, param_hash, rng_hash: at sampled steps only, else None.
@@ -100,6 +102,8 @@ class StepRecord:
     moved: float | None = None
     samples: str | None = None
     collectives: str | None = None
+    whole_grad_norm: float | None = None
+    whole_param_norm: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

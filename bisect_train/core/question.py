@@ -163,6 +163,7 @@ class Limits:
         max_seeds: seed indices per end, at most.
         max_probes: probes, at most; None without a limit.
         gpu_hours: hours of all probes together times the GPUs of a probe, at most; None without a limit.
+        wall_s: time until the answer, of all its coordinators together, seconds; None without a limit.
         parallel: probes at the same time; None takes what the machine has.
         confidence: posterior at which a change is named and put to the proof.
         reuse: whether results of earlier bisections count.
@@ -180,6 +181,7 @@ class Limits:
     second_look: bool = True
     prune: bool = True
     early: bool = False
+    wall_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ class Question:
     """One bisection's question.
 
     Attributes:
-        kind: run or check.
+        kind: run, check or nightly.
         repo: absolute path of the user's repository.
         range: commits.
         command: training command with placeholders.
@@ -225,6 +227,8 @@ class Question:
         hydra_dir: directory of Hydra configs in the tree, where the ends' compositions are compared; else "".
         whens: what the recipe says for some states only, in its order.
         symptom: name of the symptom (`verdict.triage.SYMPTOMS`) whose presence makes a run bad; "" asks for none.
+        ends_only: whether the ends are told apart and nothing is searched.
+        first_seed: where only the ends are told apart, the seed index with which they begin; larger ones are runs of their own.
     """
 
     kind: str
@@ -266,6 +270,8 @@ class Question:
     whens: tuple[When, ...] = ()
     golden: tuple[Golden, ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
+    ends_only: bool = False
+    first_seed: int = 0
 
     @property
     def rung_idx(self) -> int:

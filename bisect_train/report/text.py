@@ -17,6 +17,7 @@ from rich.text import Text
 from bisect_train.report.across import say_cell
 from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
+from bisect_train.report.sparks import Sparks
 from bisect_train.report.triage_text import is_told, render_triage
 from bisect_train.report.words import say_count, say_early_cost, say_number, say_pruned, say_seconds, say_share
 
@@ -56,6 +57,9 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
         sections.append(("The two changes on the good end", _pair_table(report)))
     if patch := smallest_patch(report):
         sections.append(("The smallest patch that does it", Text(_shorten_patch(patch))))
+    if report.curves:
+        step, last = report.curves[0].steps[0], report.curves[0].steps[-1]
+        sections.append((f"{report.metric.name.capitalize()} from step {step} to {last}", Sparks(report.curves)))
     if report.divergence_text:
         sections.append(("First difference", Text(report.divergence_text)))
     if is_told(report.triage):
@@ -136,7 +140,8 @@ def _title_of_probes(report: ReportData) -> str:
 
 
 def _probes(report: ReportData) -> RenderableType:
-    table = _table("probe", "for", "seed", report.metric.name, "verdict", "time")
+    unit = f" ({report.metric.unit})" if report.metric.unit else ""
+    table = _table("probe", "for", "seed", f"{report.metric.name}{unit}", "verdict", "time")
     for row in report.probes[-NUM_PROBE_ROWS:]:
         seed = f"{row.seed_idx}" + (f" again {row.repeat}" if row.repeat else "")
         value = say_number(row.value) if row.value is not None else row.outcome

@@ -255,7 +255,7 @@ def _prove_by_looks(good: Sequence[Observation], bad: Sequence[Observation], see
         return _prove_bits(ends)
     if rules.metric.is_paired:
         num_pairs = min(len(ends.good_values), len(ends.bad_values))
-        reason = say_too_noisy(rules.metric, gap=ends.gap, spread=ends.spread, num_pairs=num_pairs)
+        reason = say_too_noisy(rules.metric, gap=ends.gap, spread=ends.spread, num_pairs=num_pairs, any_change=rules.any_change)
         return replace(ends, status=EndsStatus.UNCLEAR, reason=reason)
     return replace(ends, status=EndsStatus.UNCLEAR, reason="the ends do not separate")
 

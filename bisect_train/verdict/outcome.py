@@ -12,7 +12,7 @@ from enum import Enum
 from statistics import median
 
 from bisect_train.core.changes import Point, digest_of
-from bisect_train.core.early import has_signals, signals_of
+from bisect_train.core.early import has_signals, norm_of_step, signals_of
 from bisect_train.core.fingerprint import EarlyStop, EndingKind, Fingerprint, MetricOrigin, StepRecord
 from bisect_train.core.question import Metric
 from bisect_train.verdict.step_costs import TIME_METRICS, percent_above, step_times
@@ -274,8 +274,8 @@ def recorded_metric(name: str) -> Metric:
 
 
 def _value_of_step(step: StepRecord, name: str) -> float | None:
-    if name == "grad_norm":
-        return step.clip_norm if step.clip_norm is not None else step.grad_norm
+    if name in ("grad_norm", "param_norm"):
+        return norm_of_step(step, name)
     if name == "lr":
         return step.lr[0] if step.lr else None
     value = getattr(step, name, None) if name in RECORDED_METRICS else None

@@ -86,7 +86,7 @@ def pairs_needed(gap: float, spread: float) -> int | None:
     return max(MIN_PAIRS, math.ceil(PAIRS_FACTOR * (spread / gap) ** 2))
 
 
-def say_too_noisy(metric: Metric, *, gap: float, spread: float, num_pairs: int) -> str:
+def say_too_noisy(metric: Metric, *, gap: float, spread: float, num_pairs: int, any_change: bool = False) -> str:
     """Return why a paired metric did not tell the ends apart: how far apart they lie, how wide the pairs are, what would help.
 
     Args:
@@ -94,14 +94,20 @@ def say_too_noisy(metric: Metric, *, gap: float, spread: float, num_pairs: int) 
         gap: how much worse the bad end looks, in percent.
         spread: standard deviation of one pair, in percent.
         num_pairs: pairs at each end.
+        any_change: whether a change for the better counts, too.
     """
-    needed = pairs_needed(gap, spread)
+    needed = pairs_needed(abs(gap) if any_change else gap, spread)
     side = "worse" if gap > 0 else "better"
-    said = f"this machine is too noisy to tell: by {metric.name} the bad end looks {side} by {abs(gap):.2g} %"
-    said += f", and pairs of runs spread by {spread:.2g} % ({num_pairs} at each end)"
+    said = f"this machine is too noisy to tell: by {metric.name} the bad end looks {side} by {_say_percent(abs(gap))} %"
+    said += f", and pairs of runs spread by {_say_percent(spread)} % ({num_pairs} at each end)"
     helps = []
     if needed is not None and num_pairs < needed <= MAX_PAIRS:
         helps.append(f"about {needed} pairs at each end would be needed (--seeds {needed})")
     if metric.name == "step_s":
         helps.append("--metric step_cpu_s is less disturbed by what else runs here")
     return said + (f"; {', or '.join(helps)}" if helps else "")
+
+
+def _say_percent(value: float) -> str:
+    """Return two digits, and all of those before the point."""
+    return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from bisect_train.coordinator import Coordinator, load_state
-from bisect_train.coordinator.observing import active_s
-from bisect_train.coordinator.spending import Spending
-from bisect_train.core.errors import InterruptedByUser
+from bisect_train.coordinator import Coordinator, Ended, limits_left, load_state
+from bisect_train.coordinator.limits import change_limits
+from bisect_train.coordinator.loop import WAIT_S
+from bisect_train.coordinator.observing import active_s, worked_s
+from bisect_train.coordinator.spending import Spending, say_spent
+from bisect_train.core.errors import InputError, InterruptedByUser
 from bisect_train.core.probe import ProbeJob, RunSettings
 from bisect_train.core.question import Question
 from bisect_train.store.contract import Store, StoredEvent
@@ -128,3 +132,51 @@ def test_what_a_person_does_long_after_is_no_time_of_the_bisection() -> None:
     times_s = (0.0, 10.0, 11.0, 500.0, 600.0, 700.0, 800.0)
     events = [StoredEvent(idx + 1, kind, time_s, {}) for idx, (kind, time_s) in enumerate(zip(kinds, times_s, strict=True))]
     assert active_s(events) == 10.0
+
+
+def timed(lab: Lab, *, wall_s: float, slots: int = 1, **more: object) -> tuple[Store, str, Ended]:
+    """Drive a bisection whose time is that of the virtual clock."""
+    store, executor = MemoryStore(), lab.executor(slots=slots)
+    question = lab.question(limits=limits(wall_s=wall_s))
+    name, ended = drive(lab, store, question=question, executor=executor, clock=lambda: executor.now_s, **more)  # type: ignore[arg-type]
+    return store, name, ended
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_spent_time_is_an_answer_of_its_own_and_nothing_runs_beyond_it(lab: Lab, slots: int) -> None:
+    store, name, ended = timed(lab, wall_s=10.0, slots=slots)
+    assert ended.answer.status == "budget" and "the budget of 10 s is spent" in ended.answer.reason
+    assert ended.wall_s <= 10.0 + WAIT_S, "what is still running then is ended"
+    assert kinds_of(store, name)["budget_spent"] == 1
+
+
+def test_time_that_suffices_changes_nothing(lab: Lab) -> None:
+    _, _, ended = timed(lab, wall_s=10_000.0)
+    assert_isolated(lab, ended)
+
+
+def test_a_probe_that_cannot_end_in_time_is_not_started_and_one_that_runs_on_is_ended() -> None:
+    spending = Spending(0.0, limit_s=100.0)
+    assert not spending.why_spent(1, worked_s=99.0), "nothing is known of how long a probe takes"
+    spending.add_finished(30.0)
+    assert not spending.why_spent(0, worked_s=69.0)
+    assert spending.why_spent(0, worked_s=70.0) == "the budget of 100 s is spent (70 s used, a probe takes 30 s)"
+    assert not spending.is_late(99.9) and spending.is_late(100.0)
+    assert not Spending(0.0).is_late(1e9)
+
+
+def test_time_is_counted_over_all_coordinators_and_parts_and_can_be_raised(lab: Lab) -> None:
+    store, question = MemoryStore(), lab.question(limits=limits(wall_s=50.0))
+    name = store.create(question.to_json(), title="t")
+    store.append(name, "started", {})
+    times = {1: 0.0, 2: 20.0, 3: 100.0, 4: 115.0}
+    kinds = {1: "started", 3: "started"}
+    events = [StoredEvent(seq, kinds.get(seq, "probe_started"), time_s, {}) for seq, time_s in times.items()]
+    assert (active_s(events), worked_s(events)) == (20.0, 35.0)
+    assert limits_left(store, question, [name]).wall_s == pytest.approx(50.0, abs=1.0)
+    assert change_limits(store, name, question, wall_s=80.0).limits.wall_s == 80.0
+    with pytest.raises(InputError, match=r"is less than the .* has taken already"):
+        change_limits(store, name, question, wall_s=-1.0)
+    left = replace(question.limits, wall_s=0.0)
+    assert say_spent(question.limits, left) == "the budget of 50 s is spent"
+    assert not say_spent(question.limits, question.limits)
