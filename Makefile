@@ -26,7 +26,7 @@ demo: $(STAMP)
 	$(BIN)/bisect-train demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contracts tests/integration tests/ray
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contracts tests/integration tests/browser tests/ray
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -51,6 +51,7 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks.bench_scale --real
 	$(BIN)/python -m tests.benchmarks.bench_bisect
 	$(BIN)/python -m tests.benchmarks.bench_early
+	$(BIN)/python -m tests.benchmarks.bench_nightly
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -81,7 +81,8 @@ def snapshot(repository: Repository, *, exclude: tuple[str, ...] = ()) -> str:
         git = repository.git.with_env(GIT_INDEX_FILE=str(index), GIT_WORK_TREE=str(repository.root))
         if not _copy_index(repository, git, index):
             _rebuild_index(repository, git)
-        pathspecs = [".", *(f":(top,exclude,literal){path.rstrip('/')}" for path in _excluded(repository, exclude))]
+        left_out = [path for path in _excluded(repository, exclude) if not _is_ignored(repository, git, path, settings)]
+        pathspecs = [".", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
         _check_size(repository, git, pathspecs, settings)
         _add_all(repository, git, pathspecs, settings)
         tree = git.text("write-tree", settings=settings)
@@ -124,6 +125,11 @@ def _rebuild_index(repository: Repository, git: Git) -> None:
 def _excluded(repository: Repository, exclude: tuple[str, ...]) -> tuple[str, ...]:
     home = repository.home.resolve()
     return (*exclude, str(home.relative_to(repository.root))) if home.is_relative_to(repository.root) else exclude
+
+
+def _is_ignored(repository: Repository, git: Git, path: str, settings: list[str]) -> bool:
+    """Return whether git leaves a path out by itself: adding fails where one of those is excluded by name."""
+    return git.attempt("check-ignore", "-q", "--", path, settings=settings, cwd=repository.root).returncode == 0
 
 
 def _add_all(repository: Repository, git: Git, pathspecs: list[str], settings: list[str]) -> None:

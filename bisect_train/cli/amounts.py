@@ -25,9 +25,11 @@ class SizeType(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # gen
 
 
 class AgeType(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer click only
-    """An age such as 30d, in seconds."""
+    """An age such as 30d, or a time such as 20m, in seconds."""
 
-    name = "AGE"
+    def __init__(self, name: str = "AGE") -> None:
+        """Take what it is called in the help."""
+        self.name = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return seconds."""

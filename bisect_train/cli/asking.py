@@ -30,7 +30,7 @@ from bisect_train.verdict.outcome import COST_METRICS, DERIVED_METRICS, RECORDED
 DEFAULT_RECIPE = "bisect-train.yaml"
 DEFAULT_STEPS = (50, 200)  # the rungs without a recipe
 DEFAULT_TIMEOUT_S = 600.0
-LADDER_KINDS = ("run", "check")  # of questions that are bisected; a single run is on the first rung
+LADDER_KINDS = ("run", "check", "nightly")  # of questions that are bisected; a single run is on the first rung
 
 
 def ask_question(
@@ -56,12 +56,13 @@ def ask_question(
     fixups = tuple(read_fixup(path, repository.git) for path in asked.fixup)
     patched = {path for fixup in fixups for path in paths_of(repository.git, fixup)}
     linked = tuple(item.link.target for item in base.good_state.data)
-    checkouts = Checkouts(repository, commits, recipe, patched, linked)
+    checkouts = Checkouts(repository, commits, recipe, patched, linked, base.settings.python)
+    named = THE_COMMAND if asked.command else f"`command:` in {recipe.path}"
     if any(when.command for when in base.whens):
         for one in commands_of(base.whens, command, repository, commits):
-            check_command(one, checkouts)
+            check_command(one, checkouts, named=named)
     else:
-        _check_commands(command, base.bad_state.command, checkouts, is_side_by_side=kind == "compare")
+        _check_commands(command, base.bad_state.command, checkouts, named=named, is_side_by_side=kind == "compare")
     if recipe.launcher and not asked.address:  # a cluster's nodes may have what this machine has not
         check_program(recipe.launcher[0], checkouts, named=f"`launcher:` in {recipe.path}")
     if recipe.restart and recipe.restart.command[0] != "{command}":
@@ -91,15 +92,17 @@ def ask_question(
     )
 
 
-def _check_commands(good: tuple[str, ...], bad: tuple[str, ...], checkouts: Checkouts, *, is_side_by_side: bool) -> None:
+def _check_commands(
+    good: tuple[str, ...], bad: tuple[str, ...], checkouts: Checkouts, *, named: str, is_side_by_side: bool
+) -> None:
     """Raise InputError where a command cannot be started: at either end, or side by side each one at its own end."""
     ends = [checkouts, checkouts]
     if is_side_by_side:
         commits = checkouts.commits
         ends = [replace(checkouts, commits=Range((commit,), commit)) for commit in (commits.goods[0], commits.bad)]
-    check_command(good, ends[0])
+    check_command(good, ends[0], named=named)
     if bad or is_side_by_side:
-        check_command(bad or good, ends[1], named="--bad-command" if bad else THE_COMMAND)
+        check_command(bad or good, ends[1], named="--bad-command" if bad else named)
 
 
 def _criterion_of(asked: Asked, judge: tuple[str, ...]) -> Criterion:
@@ -123,6 +126,7 @@ def _limits_of(asked: Asked, settings: RunSettings, metric: Metric) -> Limits:
         confidence=asked.confidence,
         reuse=asked.reuse and not metric.is_paired,  # another hour, another load
         gpu_hours=asked.budget_gpu_hours,
+        wall_s=asked.within,
         second_look=asked.second_look,
         early=asked.early,
         prune=asked.prune,
@@ -226,6 +230,7 @@ def _settings_of(
         keep=asked.keep,
         restart=restart,
         stubs=recipe.stubs,
+        step_function=recipe.step_function,
         shims=tuple(dict.fromkeys((*recipe.shims, *asked.shim))),
         # a fork's time and memory are not those of a fresh process; a restart is about fresh processes
         warm=asked.warm and restart is None and metric.name not in COST_METRICS and not metric.is_paired,

@@ -13,6 +13,7 @@ from bisect_train.changes.config import read_config
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli.asking import ask_question, config_ends
+from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.driving import answer_without_runs, start_bisection
 from bisect_train.cli.end_states import has_end_states
@@ -29,6 +30,7 @@ from bisect_train.cli.options import (
     what_options,
 )
 from bisect_train.cli.planning import print_dry_run, title_of
+from bisect_train.cli.telling_options import telling_options
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Range
 
@@ -51,6 +53,7 @@ from bisect_train.core.question import ConfigEnd, Range
 @judge_options
 @search_options
 @output_options
+@telling_options
 def command(
     good_config: str | None,
     bad_config: str | None,
@@ -87,7 +90,7 @@ def command(
     good, bad = (None, None) if is_about_code and not paths else _configs(paths, settings, asked)
     with open_desk() as desk:
         repository = Repository.open(asked.repo, home=desk.home)
-        commit = repository.resolve(rev) if rev else repository.snapshot_worktree()
+        commit = repository.resolve(rev) if rev else snapshot_without_data(asked, repository)
         goods, baseline = split_baseline(repository, (against or "HEAD",)) if is_about_code else ((commit,), None)
         commits = Range((repository.resolve(goods[0]),), commit)
         question = ask_question(asked, repository, kind="check", commits=commits, good_config=good, bad_config=bad)

@@ -14,7 +14,7 @@ from bisect_train.core.errors import BisectTrainError, MachineError
 from bisect_train.core.probe import RECORDER_VERSION
 from bisect_train.report.words import say_count
 from bisect_train.store.contract import StoredBisection
-from bisect_train.store.upkeep import Archive, StoredResult, open_archive
+from bisect_train.store.upkeep import Archive, StoredResult, mend_of, open_archive, place_of
 from bisect_train_workers.gitcmd import call_git
 from bisect_train_workers.leftovers import WARM, find_leftovers
 from bisect_train_workers.soundness import find_damage, find_git_damage
@@ -36,8 +36,7 @@ def check_cache(stock: Stock) -> Iterator[Finding]:
 
 
 def _check_database(stock: Stock) -> Iterator[Finding]:
-    path = stock.home / "bisect-train.db"
-    away = f"move it away, then run again, a new one is made: mv {path} {path}.damaged"
+    place, away = place_of(stock.home), mend_of(stock.home)
     try:
         if stock.trouble is not None:
             raise stock.trouble
@@ -47,7 +46,7 @@ def _check_database(stock: Stock) -> Iterator[Finding]:
             return
         try:
             problems = archive.problems()
-            yield Finding("database", not problems, "; ".join(problems[:_MAX_SHOWN]) or f"{path} is whole", away)
+            yield Finding("database", not problems, "; ".join(problems[:_MAX_SHOWN]) or f"{place} is whole", away)
             yield from _check_results(archive, stock.bisections)
         finally:
             archive.close()

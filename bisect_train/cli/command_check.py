@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import shlex
 import shutil
@@ -29,6 +30,7 @@ class Checkouts:
         recipe: whose setup may make files, and whose links may bring them.
         patched: paths that a fixup may bring.
         linked: further places in the checkout where data are linked.
+        python: the interpreter of the probes, whose folder comes first on their path.
     """
 
     repository: Repository
@@ -36,6 +38,12 @@ class Checkouts:
     recipe: Recipe
     patched: Collection[str] = ()
     linked: Collection[str] = ()
+    python: str = ""
+
+    def has_program(self, name: str) -> bool:
+        """Return whether a program without a path is found by a probe: beside its interpreter, or on the caller's path."""
+        beside = [str(Path(self.python).parent)] if self.python else []
+        return shutil.which(name, path=os.pathsep.join([*beside, os.environ.get("PATH", os.defpath)])) is not None
 
     def may_have(self, path: str) -> bool:
         """Return False only if no end's checkout has a file at a relative path."""
@@ -87,7 +95,7 @@ def check_program(program: str, checkouts: Checkouts, *, named: str = THE_COMMAN
         return
     hint = f"{named} is run as it is, without a shell"
     if "/" not in program:
-        if not shutil.which(program):
+        if not checkouts.has_program(program):
             root = checkouts.repository.root
             hint = f"write ./{program} if it is a file at the top of the repository" if (root / program).is_file() else hint
             raise InputError(f"command not found: {program!r}", hint=hint)

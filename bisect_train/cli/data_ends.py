@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from bisect_train.changes.data import digest_path
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.finding import find_recipe
 from bisect_train.cli.options import Asked
 from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import InputError
@@ -54,6 +55,15 @@ def check_untracked(targets: Sequence[str], repository: Repository, commits: Ran
                     f"data cannot be linked at {target}: commit {commit[:12]} tracks {found}",
                     hint="link them at a place that git does not track at either end",
                 )
+
+
+def snapshot_without_data(asked: Asked, repository: Repository) -> str:
+    """Return the commit of the working tree, without untracked files where the recipe or an option links data."""
+    recipe = find_recipe(asked, repository.root)
+    linked = {link.target for part in (recipe.data, *(when.data for when in recipe.whens)) for link in part.links}
+    given = [PurePosixPath(text.partition("=")[0]) for text in (*asked.good_data, *asked.bad_data)]
+    inside = {path.as_posix() for path in given if path.parts and not path.is_absolute() and ".." not in path.parts}
+    return repository.snapshot_worktree(exclude=tuple(sorted(linked | inside)))
 
 
 def digest_given(option: str, path: Path) -> str:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import rich_click as click
 from rich.console import Console
 
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.options import Output
 from bisect_train.core.errors import MachineError
-from bisect_train.report import ReportData, render_html, render_text, report_to_json, smallest_patch
+from bisect_train.report import (
+    ReportData,
+    render_html,
+    render_markdown,
+    render_stored_markdown,
+    render_text,
+    report_to_json,
+    smallest_patch,
+)
 from bisect_train.store.contract import StoredBisection
+
+STDOUT = "-"
 
 
 def make_console(output: Output) -> Console:
@@ -21,7 +32,10 @@ def make_console(output: Output) -> Console:
 
 def deliver(report: ReportData, console: Console, *, output: Output) -> int:
     """Print the verdict and write the files that were asked for; return the exit status."""
-    console.print(render_text(report))
+    if output.markdown is not None:
+        _write_markdown(render_markdown(report), output.markdown)
+    if output.markdown != STDOUT:
+        console.print(render_text(report))
     data = report_to_json(report)
     if output.json is not None:
         write_text(output.json, json.dumps(data, indent=2) + "\n")
@@ -30,7 +44,7 @@ def deliver(report: ReportData, console: Console, *, output: Output) -> int:
         write_text(output.out / "report.html", render_html(report))
         if patch := smallest_patch(report):
             write_bytes(output.out / "culprit.patch", patch.encode("utf-8", "surrogateescape"))
-        if not output.quiet:
+        if not output.quiet and output.markdown != STDOUT:
             console.print(f"report: {output.out / 'report.html'}")
     return report.exit_status
 
@@ -38,6 +52,8 @@ def deliver(report: ReportData, console: Console, *, output: Output) -> int:
 def deliver_as_stored(desk: Desk, stored: StoredBisection, console: Console, *, output: Output) -> int:
     """Print an answer that an earlier version of the tool gave and that today's rules would want more runs for."""
     answer = stored.answer or {}
+    if output.markdown is not None:
+        _write_markdown(render_stored_markdown(answer), output.markdown)
     console.print(answer.get("summary", ""), markup=False)
     console.print(
         f"(answered by an earlier version; `bisect-train resume {stored.id}` adds what today's rules ask for)", markup=False
@@ -47,6 +63,13 @@ def deliver_as_stored(desk: Desk, stored: StoredBisection, console: Console, *, 
             write_text(place, json.dumps(answer, indent=2) + "\n")
     finished = [event for event in desk.store.events(stored.id) if event.kind == "finished"]
     return int(finished[-1].data.get("exit_status", 0)) if finished else 0
+
+
+def _write_markdown(text: str, place: str) -> None:
+    if place == STDOUT:
+        click.echo(text)
+    else:
+        write_text(Path(place), text + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -22,6 +22,7 @@ from bisect_train.coordinator import (
 )
 from bisect_train.coordinator.descent import NOT_OPENED, unopened_of
 from bisect_train.coordinator.limits import pass_on_limits
+from bisect_train.coordinator.spending import say_spent
 from bisect_train.core.question import Limits, Question
 from bisect_train.report import Cost, DescentPart, Place, ReportData, describe_descent
 from bisect_train.search.terms import Answer
@@ -92,10 +93,8 @@ def _why_not(question: Question, num_before: int, limits: Limits) -> str:
     """Return why a change is not looked into, "" if it is."""
     if not question.range.descend:
         return "--no-descend"
-    if limits.max_probes == 0:
-        return f"the budget of {question.limits.max_probes} probes is spent"
-    if limits.gpu_hours == 0.0:
-        return f"the budget of {question.limits.gpu_hours:g} GPU-hours is spent"
+    if spent := say_spent(question.limits, limits):
+        return spent
     return f"only the first {MAX_DESCENTS} are" if num_before >= MAX_DESCENTS else ""
 
 

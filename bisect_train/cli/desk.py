@@ -11,7 +11,7 @@ from bisect_train.core.errors import InputError
 from bisect_train.store.contract import Store, StoredBisection, no_bisection
 from bisect_train.store.home import default_home, ensure_home, open_store
 
-SEARCHES = ("run", "check")
+SEARCHES = ("run", "check", "nightly")
 """Kinds of questions that have an answer; `probe` and `compare` are stored too, for their probes."""
 
 

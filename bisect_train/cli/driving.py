@@ -20,6 +20,7 @@ from bisect_train.cli.idle import find_idle_keys, num_key_probes
 from bisect_train.cli.options import Output
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
 from bisect_train.cli.reopening import inside_of, reopen, report_of, respaced, warnings_of
+from bisect_train.cli.telling import tell_answer
 from bisect_train.cli.triaging import look_closer, num_second_looks, second_look_of
 from bisect_train.coordinator import Coordinator, Ended
 from bisect_train.coordinator.climb import rungs_left
@@ -33,7 +34,7 @@ from bisect_train.search.terms import Answer, Phase, Plan
 from bisect_train.store.contract import Store
 from bisect_train.verdict.end_terms import Ends, EndsStatus
 
-OK_OF_KIND = {"run": 4, "check": 0}
+OK_OF_KIND = {"run": 4, "check": 0, "nightly": 0}
 """Exit status where there is no regression."""
 
 
@@ -104,13 +105,18 @@ def refuse_changed_data(question: Question, when: str) -> None:
 
 def answer_without_runs(desk: Desk, question: Question, space: ChangeSpace, *, reason: str, output: Output) -> int:
     """Store and print "no regression" for two ends that are the same before anything runs; return the exit status."""
+    return deliver(store_without_runs(desk, question, space, reason=reason), make_console(output), output=output)
+
+
+def store_without_runs(desk: Desk, question: Question, space: ChangeSpace, *, reason: str) -> ReportData:
+    """Store a question whose ends are the same, with its answer; return the report."""
     bisection_id = desk.store.create(question.to_json(), title=reason)
     ends = Ends(EndsStatus.SAME, bound=0.0, reason=f"{reason}; nothing was run")
     plan = Plan(Phase.DONE, (), ends, answer=Answer("no_regression", ends.reason))
     report = build_report(desk.store.load(bisection_id), question, space, plan, (), cost=Cost(0, 0, 0.0, 0.0))
     answer = {"answer": report_to_json(report), "exit_status": report.exit_status}
     desk.store.append(bisection_id, "finished", answer)
-    return deliver(report, make_console(output), output=output)
+    return report
 
 
 def drive_bisection(
@@ -123,11 +129,27 @@ def drive_bisection(
     executor: Executor | None = None,
 ) -> int:
     """Run a stored question to its answer, print the verdict; return the exit status. `executor` as in `start_bisection`."""
+    report = answer_bisection(desk, bisection_id, question, space, output=output, executor=executor)
+    status = deliver(report, make_console(output), output=output)
+    if output.tell and expected_culprit(question, report_to_json(report)) is None:
+        tell_answer(desk, report, output.tell)
+    return status
+
+
+def answer_bisection(
+    desk: Desk,
+    bisection_id: str,
+    question: Question,
+    space: ChangeSpace,
+    *,
+    output: Output,
+    executor: Executor | None = None,
+) -> ReportData:
+    """Run a stored question to its answer and store that; return the report. `executor` as in `start_bisection`."""
     store = desk.store
     refuse_changed_data(question, "since this bisection was asked")
     with store.lock(bisection_id), _note_interrupt(store, bisection_id), ExitStack() as stack:
-        report = _answer(_Bench(desk, output, stack, executor), bisection_id, question, space)
-    return deliver(report, make_console(output), output=output)
+        return _answer(_Bench(desk, output, stack, executor), bisection_id, question, space)
 
 
 class _Bench:

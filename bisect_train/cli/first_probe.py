@@ -12,6 +12,7 @@ from pathlib import Path
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.checkup import Finding
+from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.finding import find_python
 from bisect_train.cli.options import Asked
@@ -41,7 +42,7 @@ def prove_recipe(desk: Desk, repository: Repository, path: Path, *, python: str 
         if lacks:
             return Finding("proof", True, f"not run, this machine lacks {', '.join(lacks)}", "")
         asked = Asked(recipe=path, repo=repository.root, python=python, steps=_num_steps(recipe))
-        commit = repository.snapshot_worktree()
+        commit = snapshot_without_data(asked, repository)
         question = ask_question(asked, repository, kind="probe", commits=Range((commit,), commit))
         # a probe of its own tells where the loss is, which another metric would not
         question = replace(question, settings=replace(question.settings, needs_recorder=False))

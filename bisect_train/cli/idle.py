@@ -32,7 +32,8 @@ def find_idle_keys(
     """
     named = _named_commit(space, plan)
     is_tried = any(event.kind == KEYS_TRIED for event in store.events(bisection_id))
-    is_limited = question.limits.max_probes is not None or question.limits.gpu_hours is not None
+    limits = question.limits
+    is_limited = any(limit is not None for limit in (limits.max_probes, limits.gpu_hours, limits.wall_s))
     if named is None or is_tried or is_limited or question.part_of or not plan.ends.do_bits_repeat:
         return
     commit, parent = named

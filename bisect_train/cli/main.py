@@ -18,6 +18,7 @@ from bisect_train.core.errors import BisectTrainError, MachineError
 COMMANDS = {
     "run": "find the change that made a training run worse",
     "check": "is this config change safe? which key is not?",
+    "nightly": "newest commit of a branch against the last good one, every night; bisect if it is worse",
     "compare": "two ends side by side, step by step, no search",
     "diff": "list the changes between two ends, run nothing",
     "probe": "run one variant once",
@@ -31,11 +32,13 @@ COMMANDS = {
     "undo": "take back the newest observations or marks",
     "replay": "run a corrected observation log, as a new bisection",
     "report": "the verdict of a stored bisection",
+    "tell": "tell people of the verdict: a webhook, a chat, e-mail, GitHub",
     "baseline": "a good version's runs as golden values, in a file that can be committed",
     "init": "write a commented recipe for a repository",
     "recipes": "the recipes that come with the tool, one for each framework",
     "doctor": "check this machine",
     "cache": "what is kept on this machine: list, tidy up, check",
+    "serve": "bisections for others: queue, REST interface, page",
     "demo": "a tour: a real bisection on an embedded example",
 }
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import rich_click as click
 
+from bisect_train.cli.amounts import AgeType
 from bisect_train.core.probe import SHIMS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,6 +66,7 @@ class Asked:
     early: bool = False
     max_probes: int | None = None
     budget_gpu_hours: float | None = None
+    within: float | None = None
     second_look: bool = True
     timeout: float | None = None
     python: str | None = None
@@ -107,12 +109,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where results go: `--json`, `--out`, `--quiet`, `--no-color`."""
+    """Where results go: `--json`, `--out`, `--quiet`, `--no-color`, `--markdown` ("-" for stdout), `--tell`."""
 
     json: Path | None = None
     out: Path | None = None
     quiet: bool = False
     no_color: bool = False
+    markdown: str | None = None
+    tell: tuple[str, ...] = ()
 
 
 def split_options(values: dict[str, Any]) -> tuple[Asked, Output, dict[str, Any]]:
@@ -234,6 +238,8 @@ def limit_options(function: F) -> F:
             click.option("--max-probes", type=click.IntRange(min=1), metavar="N", help="Probes to run, at most."),
             click.option("--budget-gpu-hours", type=click.FloatRange(min=0, min_open=True), metavar="H",
                          help="Start no probe once all probes together have used this many GPU-hours."),
+            click.option("--within", type=AgeType("TIME"), metavar="TIME",
+                         help="Say what is known after this time (20m, 2h): no probe runs on beyond it."),
         ],
         function,
     )  # fmt: skip

@@ -134,6 +134,8 @@ def print_dry_run(question: Question, space: ChangeSpace, title: str, store: Sto
         console.print(f"patch     {line}", markup=False)
     metric = question.metric
     decides = f"{metric.name} ({metric.reduce}, {metric.better} is better), {question.criterion.value}"
+    decides += ", any change counts" if question.any_change else ""
+    decides += ", in percent of the good end's run beside it" if metric.is_paired else ""
     if question.symptom:
         decides = f"whether a run shows {question.symptom}"
     console.print(f"decides   {decides}", markup=False)

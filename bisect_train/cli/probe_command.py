@@ -10,6 +10,7 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.asking import ask_question
+from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.options import (
@@ -72,7 +73,7 @@ def command(rev: str | None, seed_idx: int, every_step: bool, is_triaged: bool, 
     asked = with_one_end(asked, **given)
     with open_desk() as desk:
         repository = Repository.open(asked.repo, home=desk.home)
-        commit = repository.resolve(rev) if rev else repository.snapshot_worktree()
+        commit = repository.resolve(rev) if rev else snapshot_without_data(asked, repository)
         question = ask_question(asked, repository, kind="probe", commits=Range((commit,), commit))
         question = replace(against_installed(question), settings=replace(question.settings, every_step=every_step))
         title = f"probe of {rev or 'the working tree'}"

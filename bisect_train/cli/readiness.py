@@ -16,6 +16,7 @@ from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli import driving
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.checkup import Finding
+from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.finding import find_recipe
 from bisect_train.cli.options import Asked
 from bisect_train.cli.triaging import with_triage
@@ -60,7 +61,7 @@ def check_program(recipe: Path, repo: Path, *, python: str | None, home: Path) -
     try:
         repository = Repository.open(repo, home=home)
         found = find_recipe(asked, repository.root)
-        commit = repository.snapshot_worktree()
+        commit = snapshot_without_data(asked, repository)
         question = with_triage(ask_question(asked, repository, kind="probe", commits=Range((commit,), commit)), every_step=True)
         question = replace(question, settings=_largest(question, found))
         space = build_space(repository, question)

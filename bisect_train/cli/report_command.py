@@ -10,12 +10,14 @@ from bisect_train.cli.delivering import deliver, deliver_as_stored, make_console
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.options import output_options, split_options
 from bisect_train.cli.reopening import reopen, report_of
+from bisect_train.cli.telling_options import markdown_option
 from bisect_train.core.errors import InputError
 
 
 @click.command("report")
 @click.argument("bisection", default="last", metavar="[ID]")
 @output_options
+@markdown_option
 def command(bisection: str, **values: Any) -> int:
     """Print the verdict of a stored bisection; with --out, write report.html, report.json and, where a
     commit was split, culprit.patch.
@@ -24,6 +26,7 @@ def command(bisection: str, **values: Any) -> int:
     Examples:
       bisect-train report
       bisect-train report 3f2a --out report/
+      bisect-train report 3f2a --markdown verdict.md
     """
     _, output, _ = split_options(values)
     with open_desk() as desk:

@@ -14,6 +14,8 @@ from bisect_train.cli.driving import drive_bisection, go_on_behind
 from bisect_train.cli.options import limit_options, output_options, split_options
 from bisect_train.cli.reading import read_changes
 from bisect_train.cli.reopening import Reopened, descents_of, reopen, report_of
+from bisect_train.cli.telling import tell_answer
+from bisect_train.cli.telling_options import telling_options
 from bisect_train.coordinator.limits import change_limits, question_in_force
 from bisect_train.store.contract import StoredBisection
 
@@ -25,12 +27,13 @@ OPEN = ("", "unfinished", "budget")
 @click.argument("bisection", default="last", metavar="[ID]")
 @limit_options
 @output_options
-def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | None, **values: Any) -> int:
+@telling_options
+def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | None, within: float | None, **values: Any) -> int:
     """Go on with a stored bisection; ID is the beginning of its id, or `last`.
 
     No finished probe is run again. A bisection that has its answer is reported, nothing is run. One inside a merge is gone on
     with as a part of the bisection that named the merge. One that ended because its budget was spent goes on with a larger
-    --max-probes or --budget-gpu-hours; these count all its probes, those that were run before too.
+    --max-probes, --budget-gpu-hours or --within; these count all its probes and all its time, from before too.
 
     \b
     Examples:
@@ -42,12 +45,16 @@ def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | No
     with open_desk() as desk:
         stored = whole_of(desk.store, find_bisection(desk.store, bisection))
         question = question_in_force(desk.store, stored)
-        has_limits = max_probes is not None or budget_gpu_hours is not None
+        limits = {"max_probes": max_probes, "gpu_hours": budget_gpu_hours, "wall_s": within}
+        has_limits = any(limit is not None for limit in limits.values())
         if has_limits:
             with desk.store.lock(stored.id):
-                question = change_limits(desk.store, stored.id, question, max_probes=max_probes, gpu_hours=budget_gpu_hours)
+                question = change_limits(desk.store, stored.id, question, **limits)  # type: ignore[arg-type]
         if stored.status == "finished" and (answered := _answered(desk, stored, has_limits=has_limits)):
-            return deliver(report_of(desk, answered), make_console(output), output=output)
+            report = report_of(desk, answered)
+            status = deliver(report, make_console(output), output=output)
+            tell_answer(desk, report, output.tell)
+            return status
         repository = Repository.open(Path(question.repo), home=desk.home)
         with read_changes(repository, question, desk.home) as (space, executor):
             status = drive_bisection(desk, stored.id, question, space, output=output, executor=executor)

@@ -28,6 +28,7 @@ from bisect_train.cli.options import (
 from bisect_train.cli.planning import config_files, print_dry_run, refuse_nothing_to_search, title_of, warn_before
 from bisect_train.cli.reading import read_changes
 from bisect_train.cli.recorded_runs import is_given, open_recorded_runs, recorded_run_options
+from bisect_train.cli.telling_options import telling_options
 from bisect_train.core.question import Question
 
 
@@ -50,6 +51,7 @@ from bisect_train.core.question import Question
 @judge_options
 @search_options
 @output_options
+@telling_options
 def command(goods: tuple[str, ...], bad: str, dry_run: bool, **values: Any) -> int:
     """Find the change that made a training run worse.
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.profiling import is_profiled, profile_culprit
 from bisect_train.coordinator import SingleProbe, children_of, limits_left, run_singles
+from bisect_train.coordinator.spending import say_spent
 from bisect_train.core.errors import InputError, InterruptedByUser, MachineError, UnbuildableError
 from bisect_train.core.executor import Executor
 from bisect_train.core.fingerprint import Fingerprint
@@ -117,11 +118,8 @@ def _note(store: Store, bisection_id: str, second: SecondLook, *, num_probes: in
 
 
 def _why_spent(store: Store, bisection_id: str, question: Question) -> str:
-    limits = question.limits
     left = limits_left(store, question, [bisection_id, *children_of(store.events(bisection_id)).values()])
-    if left.max_probes == 0:
-        return f"the budget of {limits.max_probes} probes is spent"
-    return f"the budget of {limits.gpu_hours:g} GPU-hours is spent" if left.gpu_hours == 0.0 else ""
+    return say_spent(question.limits, left)
 
 
 def second_look_of(events: Sequence[StoredEvent]) -> SecondLook | None:

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import PurePosixPath
 
-from bisect_train.core.changes import GOOD_END, ChangeKind, Point, Variant
+from bisect_train.core.changes import GOOD_END, ChangeKind, DataLink, Point, Variant
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.core.question import ConfigHold
 from bisect_train.core.secrets import HIDDEN, is_secret, mask_command, mask_logins
@@ -51,8 +51,13 @@ def _prepare(case: Case) -> list[str]:
     folders = dict.fromkeys(str(PurePosixPath(link.target).parent) for link in settings.links)
     lines = [f"mkdir -p {shlex.quote(folder)}" for folder in folders if folder != "."]
     for link in settings.links:
-        lines.append(f"ln -s {shlex.quote(link.source)} {shlex.quote(link.target)}")
+        lines.append(f"{_link_command(link, 'ln -s')} {shlex.quote(link.source)} {shlex.quote(link.target)}")
     return lines
+
+
+def _link_command(link: DataLink, otherwise: str) -> str:
+    """Return what brings data into a checkout: python files are copied, see the worker's `data_links`."""
+    return "cp" if link.target.endswith(".py") else otherwise
 
 
 def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
@@ -63,7 +68,9 @@ def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
         return (f"# cannot be built: {mask_logins(error.message)}",)
     config, notes = _config_for(case, point)
     settings = case.question.settings
-    lines += [f"ln -sfn {shlex.quote(link.source)} {shlex.quote(link.target)}" for link in variant.links]
+    lines += [
+        f"{_link_command(link, 'ln -sfn')} {shlex.quote(link.source)} {shlex.quote(link.target)}" for link in variant.links
+    ]
     lines += _lay_packages(case, variant)
     lines += [_join(_use_python(command, variant.python or settings.python)) for command in settings.setup]
     lines += [*notes, _training_line(case, variant, config)]

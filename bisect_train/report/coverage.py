@@ -77,7 +77,7 @@ def _cannot_see(case: Case) -> tuple[str, ...]:
         hidden.append(f"validation loss: no metric was given for it, {question.metric.name} decides")
     if not question.settings.gpus:
         hidden.append("what needs a GPU (its kernels, its number formats, its memory): it ran on CPU")
-    if question.metric.name not in COST_METRICS:
+    if question.metric.name not in COST_METRICS and not question.metric.is_paired:
         hidden.append("speed: probes share the machine, only a time limit is seen")
     hidden += say_unseen(case)
     unseen = say_unseen_stretch(case)

@@ -111,7 +111,7 @@ def _row_of(step: StepRecord) -> tuple[str, ...]:
         return "" if value is None else format(value, form)
 
     lr = number(step.lr[0], ".3g") if step.lr else ""
-    hashes = ((step.param_hash or "")[:8], (step.batch_hash or "")[:8])
+    hashes = ((step.param_hash or "")[-8:], (step.batch_hash or "")[-8:])  # a sum of bits begins with zeros
     norms = (number(step.loss), number(step.grad_norm, ".5g"), number(step.clip_norm, ".5g"))
     skipped = " skipped" if step.skipped else ""
     return (f"{step.step}{skipped}", *norms, lr, number(step.param_norm, ".5f"), *hashes, number(step.step_s, ".3f"))

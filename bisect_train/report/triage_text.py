@@ -103,7 +103,7 @@ def _ranks(part: TriagePart, run: str, baseline: str) -> list[RenderableType]:
 def _cells(row: RankRow, *, has_samples: bool) -> list[str]:
     losses = "-" if row.first_loss is None else f"{say_number(row.first_loss)} -> {say_number(row.last_loss)}"
     rates = ", ".join(say_number(value) for value in row.lr[:3]) + (", ..." if len(row.lr) > 3 else "")
-    cells = [str(row.rank), str(row.steps), losses, say_number(row.grad_norm), rates or "-", row.param_hash[:8] or "-"]
+    cells = [str(row.rank), str(row.steps), losses, say_number(row.grad_norm), rates or "-", row.param_hash[-8:] or "-"]
     return [*cells, *([say_samples(row)] if has_samples else []), row.ending]
 
 

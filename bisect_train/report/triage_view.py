@@ -115,7 +115,7 @@ def _row(record: RankRecord, wait: Wait | None) -> RankRow:
         last_loss=losses[-1] if losses else None,
         grad_norm=norm_before_clipping(last),
         lr=last.lr,
-        param_hash=hashes[-1][:DIGITS_OF_A_HASH] if hashes else "",
+        param_hash=hashes[-1][-DIGITS_OF_A_HASH:] if hashes else "",
         num_samples=len(samples) if samples else None,
         num_distinct=len(set(samples)) if samples else None,
         ending=_ending_of(record, wait),

@@ -34,7 +34,7 @@ def word_verdict(case: Case, culprits: tuple[CulpritPart, ...], kind: str | None
     if status == "no_regression":
         return Wording("No regression", say_no_regression(case), say_helps(case))
     if status == "not_reproduced":
-        headline = "Cannot tell" if case.question.kind == "check" else "Not reproduced"
+        headline = "Cannot tell" if case.question.kind in ("check", "nightly") else "Not reproduced"
         return Wording(headline, f"{headline}: {say_not_reproduced(case)}", say_helps(case))
     if status == "fixed_before":
         remedy = "Choose a good end that is an ancestor of the bad end."

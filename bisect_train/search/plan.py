@@ -61,6 +61,8 @@ def _plan_whole(rules: Rules, known: Known) -> Plan:
         observations=[run for run in known.observations if run.part == 0],
         in_flight=[request for request in known.in_flight if request.part == 0],
     )
+    if rules.ends_only:
+        return _plan_ends(rules, own)
     plan = _look_outside(rules, known, with_corners(rules, own, _plan_range(rules, own)))
     if plan.answer is not None and plan.answer.status not in PROVED and has_stopped(rules, plan):
         plan = _look_outside(rules, known, with_corners(rules, own, _plan_range(rules, own, may_stop=False)))
@@ -81,15 +83,23 @@ def _plan_range(rules: Rules, known: Known, *, may_stop: bool = True) -> Plan:
     Args:
         may_stop: the search may end early where a change is not the only one that is enough (`search.complement`).
     """
+    plan = _plan_ends(rules, known)
+    ends = plan.ends
+    if ends.status is not EndsStatus.SEPARATED:
+        return plan
+    if not rules.good_is_base and (of_base := _judge_base(rules, known, ends)):
+        return of_base
+    return _search_and_prove(rules, known, ends, may_stop=may_stop)
+
+
+def _plan_ends(rules: Rules, known: Known) -> Plan:
+    """Return the plan of the ends alone: what they still need, or what they have shown."""
     ends = _prove_ends(rules, known)
     if ends.status is EndsStatus.OPEN:
-        wanted = [Request(rules.bad_point if run.is_bad else rules.good_point, run.seed_idx, run.repeat) for run in ends.wanted]
+        points = {False: rules.good_point, True: rules.bad_point}
+        wanted = [Request(points[run.is_bad], run.seed_idx + rules.first_seed, run.repeat) for run in ends.wanted]
         return Plan(Phase.ENDS, tuple(wanted), ends)
-    if ends.status is not EndsStatus.SEPARATED:
-        return Plan(Phase.DONE, (), ends, answer=_answer_of_ends(ends))
-    if not rules.good_is_base and (plan := _judge_base(rules, known, ends)):
-        return plan
-    return _search_and_prove(rules, known, ends, may_stop=may_stop)
+    return Plan(Phase.DONE, (), ends, answer=_answer_of_ends(ends))
 
 
 def _in_order(observations: Sequence[Observation]) -> list[Observation]:
@@ -109,6 +119,8 @@ def _prove_ends(rules: Rules, known: Known) -> Ends:
         if point in known.unbuildable:
             return Ends(status, reason=known.unbuildable[point])
     runs = [[run for run in known.at(point) if run.attempt == 0] for point in (rules.good_point, rules.bad_point)]
+    if rules.first_seed:  # the proof of the ends counts from 0
+        runs = [[replace(run, seed_idx=run.seed_idx - rules.first_seed) for run in side] for side in runs]
     return prove_ends(runs[0], runs[1], rules.ends)
 
 
@@ -119,6 +131,8 @@ def _answer_of_ends(ends: Ends) -> Answer:
         return Answer("failed", ends.reason, end="good" if ends.status is EndsStatus.GOOD_UNTESTABLE else "bad")
     if ends.status in (EndsStatus.SAME, EndsStatus.BETTER):
         return Answer("no_regression", ends.reason)
+    if ends.status is EndsStatus.SEPARATED:
+        return Answer("candidates", "only the ends were compared")
     return Answer("not_reproduced", ends.reason)
 
 

@@ -63,6 +63,8 @@ class Rules:
         num_earlier_attempts: attempts at a proof that were made before this range was searched; they spent their error.
         num_ordered: so many changes, from the first, need those before them; the others are free: they can be applied in any
             order, and come in the order of what they need, where that is known. None: none is free.
+        ends_only: whether the ends are told apart and nothing is searched.
+        first_seed: then, the seed index with which they begin.
     """
 
     num_changes: int
@@ -74,6 +76,8 @@ class Rules:
     max_runs: int = 6
     num_earlier_attempts: int = 0
     num_ordered: int | None = None
+    ends_only: bool = False
+    first_seed: int = 0
 
     @property
     def first_free(self) -> int:

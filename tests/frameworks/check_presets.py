@@ -24,7 +24,6 @@ from bisect_train.core.when import When
 from bisect_train.recipe import Recipe, load_recipe, preset_path
 
 FOLDER = "BISECT_TRAIN_FRAMEWORKS"
-LAUNCHERS = ("torchrun", "python", "accelerate")
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class Framework:
         repository: owner/name.
         ages: commits, the newest first.
         flags: where flags are declared, as git pathspecs.
-        style: how: `variable` (name = value), or `argument` (an option of argparse, or a field of a dataclass).
+        style: how: `variable` (name = value), `argument` (an option of argparse, or a field of a dataclass), or `environment`
+            (variables of the preset that begin with the framework's name; the script is the user's own).
         logs: by metric of the preset: where its line is printed (pathspecs), and text that this line holds.
         values: what stands in a line for an expression of the code, where a number will not do.
         before: what a progress bar puts before what the code gives it.
@@ -70,6 +70,7 @@ FRAMEWORKS = (
         {
             "val_bpb": (("scripts/base_train.py",), "Validation bpb"),
             "printed_loss": (("scripts/base_train.py",), "tok/sec"),
+            "tok_per_s": (("scripts/base_train.py",), "tok/sec"),
         },
         {"print_grad_norm": " grad norm: 1.2345 |", "eta_str": ""},
     ),
@@ -90,7 +91,7 @@ FRAMEWORKS = (
         ("HEAD", "HEAD~1500", "HEAD~2500"),
         ("deepspeed/__init__.py",),
         "argument",
-        {"lr": (("deepspeed/runtime/engine.py",), "skipped=")},
+        {"printed_lr": (("deepspeed/runtime/engine.py",), "skipped=")},
         {"lr": "[0.001, 0.002]", "mom": "[(0.9, 0.999)]", "self.get_lr()": "[0.001]", "self.get_mom()": "[(0.9, 0.999)]"},
     ),
     Framework(
@@ -132,8 +133,9 @@ FRAMEWORKS = (
     Framework(
         "accelerate",
         "huggingface/accelerate",
-        ("HEAD", "34fdddd7", "6d038e19"),
-        ("src/accelerate/commands/launch.py",),
+        ("HEAD", "34fdddd7", "13ef1c83"),
+        ("src/accelerate",),
+        "environment",
     ),
     Framework(
         "litgpt",
@@ -187,9 +189,12 @@ def _check_at(framework: Framework, git: Git, recipe: Recipe, age: str, commit: 
     flags = list(_flags_of(command))
     if framework.style == "variable":
         flags += [key for key, _ in recipe.shrink.set]
+    if framework.style == "environment":
+        flags = [name for name, _ in recipe.data.env if name.startswith(framework.preset.upper())]
     declared = _texts(git, commit, framework.flags)
     missing = [flag for flag in flags if not _is_declared(flag, declared, framework.style)]
-    missing += [f"script {script}" for script in _scripts_of(command) if not _has(git, commit, script)]
+    if framework.style != "environment":
+        missing += [f"script {script}" for script in _scripts_of(command) if not _has(git, commit, script)]
     if "{config}" in command and framework.preset != "deepspeed" and not _has(git, commit, recipe.config.file):
         missing.append(f"config {recipe.config.file}")
     unmatched, samples = [], []
@@ -219,20 +224,16 @@ def _chosen(recipe: Recipe, git: Git, commit: str) -> tuple[tuple[str, ...], dic
 
 
 def _flags_of(command: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the program's own options, without dashes and values; of `accelerate launch` those of the launcher."""
+    """Yield the names of the program's own options, without dashes and values."""
     own = list(command)
-    if command[0] == "accelerate":
-        own = own[: next(idx for idx, part in enumerate(own) if part.endswith(".py"))]
-    else:
-        starts = [idx for idx, part in enumerate(own) if part.endswith(".py") or (idx and own[idx - 1] == "-m")]
-        own = own[starts[0] + 1 :]
-    for part in own:
+    starts = [idx for idx, part in enumerate(own) if part.endswith(".py") or (idx and own[idx - 1] == "-m")]
+    for part in own[starts[0] + 1 :]:
         if part.startswith("-"):
             yield part.lstrip("-").partition("=")[0]
 
 
 def _scripts_of(command: Sequence[str]) -> Iterator[str]:
-    if command[0] == "accelerate" or command[-1] == "{config}":
+    if command[-1] == "{config}":
         return  # the user's own script
     for idx, part in enumerate(command):
         if part.endswith((".py", ".toml")):
@@ -248,6 +249,8 @@ def _has(git: Git, commit: str, path: str) -> bool:
 def _is_declared(flag: str, text: str, style: str) -> bool:
     name = flag.rpartition(".")[2]
     under = re.escape(name.replace("-", "_"))
+    if style == "environment":
+        return f'"{flag}"' in text
     if style == "variable":
         return re.search(rf"^{under}\s*=|[\"']{under}[\"']", text, re.MULTILINE) is not None
     option = rf"[\"']--{re.escape(name)}[\"']" if "." not in flag else rf"[\"']--{re.escape(flag)}[\"']"

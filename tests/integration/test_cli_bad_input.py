@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,6 +154,18 @@ def test_script_that_a_recipe_brings_is_accepted(run: Run, tmp_path: Path) -> No
     assert status == 0 and "would bisect" in out, err
     recipe.write_text("setup: {run: [[python, make.py]]}\n")
     assert run(*BOTH, "--recipe", str(recipe), "--", "python", "made.py")[0] == 0
+
+
+def test_launcher_is_looked_for_beside_the_interpreter_that_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    (tmp_path / "launch").write_text("#!/bin/sh\n")
+    (tmp_path / "launch").chmod(0o755)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("command: [launch, train.py]\n")
+    status, out, err = run(*BOTH, "--python", str(tmp_path / "python"), "--recipe", str(recipe))
+    assert status == 0 and "would bisect" in out, err
+    status, _, err = run(*BOTH, "--recipe", str(recipe))
+    assert status == 2 and "command not found: 'launch'" in err and f"`command:` in {recipe} is run as it is" in err, err
 
 
 def test_nothing_is_stored_or_run_for_bad_input(run: Run) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.first_probe import lacks_of
+from bisect_train.cli.options import Asked
 from bisect_train.recipe import Recipe, load_recipe, preset_names
 from tests.support.command_bench import Bench
 from tests.support.command_line import CommandLine
-from tests.support.git_repos import UserRepo
+from tests.support.git_repos import UserRepo, files_of
 
 TRAIN = """
 import os
@@ -65,6 +67,20 @@ def user(tmp_path: Path) -> UserRepo:
     )
     user.write("data/words/train.bin", b"some words")
     return user
+
+
+def test_data_that_git_neither_tracks_nor_ignores_is_no_part_of_the_working_tree(user: UserRepo, tmp_path: Path) -> None:
+    user.write("data/words/meta.pkl", b"a vocabulary")
+    user.write("notes.txt", "a note")
+    shell = CommandLine(user.path, tmp_path / "home")
+    status, out = shell.run("init", "--no-prove")
+    assert status == 0, out
+    assert '- "data/words/meta.pkl"' in (user.path / "bisect-train.yaml").read_text()
+    repository = user.open(tmp_path / "home")
+    commit = snapshot_without_data(Asked(good_data=("corpus/a=/data/a",)), repository)
+    found = set(files_of(repository.mirror, commit))
+    assert "data/words/meta.pkl" not in found
+    assert {"notes.txt", "bisect-train.yaml", "train.py"} <= found
 
 
 def test_known_repository_gets_a_recipe_that_is_proved_by_a_run(user: UserRepo, tmp_path: Path) -> None:

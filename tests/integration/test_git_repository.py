@@ -185,6 +185,14 @@ def test_snapshot_holds_changed_and_untracked_but_not_ignored_files(user: UserRe
     assert not repository.has_own(commit)
 
 
+def test_snapshot_leaves_out_ignored_files_that_are_named_too(user: UserRepo) -> None:
+    user.commit({".gitignore": "*.bin\nhome/\n"})
+    for name in ("data/ids.bin", "data/meta.pkl", "home/packs/x"):
+        user.write(name, "data")
+    repository = user.open(user.path / "home")
+    assert repository.snapshot_worktree(exclude=("data/ids.bin", "data/meta.pkl", "data/absent")) == user.head
+
+
 def test_snapshot_of_a_split_index_works(user: UserRepo, home: Path) -> None:
     user.git("update-index", "--split-index")
     user.write("new", "n")

@@ -202,6 +202,16 @@ def test_probe_links_data_in_and_never_deletes_it(tmp_path: Path) -> None:
     assert (data / "x.txt").read_text() == "precious"
 
 
+def test_script_that_is_linked_in_imports_the_code_of_the_checkout(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text("import library\nprint(library.NAME)\n")
+    settings = make_settings(links=(DataLink(str(script), "mine.py"),), needs_recorder=False)
+    repo = TinyRepo(tmp_path / "r")
+    for name in ("first", "second"):
+        job = make_job(repo.commit({"library.py": f"NAME = {name!r}\n"}), command=("python", "mine.py"), settings=settings)
+        assert result_of(job, tmp_path / "n").log_tail.strip() == name
+
+
 @pytest.mark.parametrize(
     ("source", "target", "said"),
     [

@@ -194,10 +194,10 @@ def test_failed_end_that_misses_a_file_points_to_untracked_data(message: str, ha
 
 
 def test_by_hand_makes_the_folder_of_a_link_once() -> None:
-    links = (DataLink("/d/x", "data/x"), DataLink("/d/y", "data/y"), DataLink("/d/w", "weights"))
+    links = (DataLink("/d/x", "data/x"), DataLink("/d/y", "data/y"), DataLink("/d/w", "weights"), DataLink("/d/t.py", "t.py"))
     question = make_question(settings=RunSettings(python="/env/bin/python", links=links))
     lines = play(step_change(2), commit_space(4), question).report().reproduce[0].lines
-    assert lines[2:] == ("mkdir -p data", "ln -s /d/x data/x", "ln -s /d/y data/y", "ln -s /d/w weights")
+    assert lines[2:] == ("mkdir -p data", "ln -s /d/x data/x", "ln -s /d/y data/y", "ln -s /d/w weights", "cp /d/t.py t.py")
 
 
 # ---- what is left ----------------------------------------------------------------------------------------------------

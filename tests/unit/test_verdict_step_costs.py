@@ -106,6 +106,9 @@ def test_too_noisy_says_what_would_help() -> None:
     assert said.startswith("this machine is too noisy to tell: by step_s the bad end looks worse by 4 %, and pairs of runs ")
     assert "spread by 5 % (8 at each end)" in said
     assert "about 42 pairs at each end would be needed (--seeds 42)" in said and "--metric step_cpu_s" in said
+    better = say_too_noisy(CPU, gap=-170.0, spread=110.0, num_pairs=9)
+    assert "looks better by 170 %, and pairs of runs spread by 110 % (9 at each end)" in better and "--seeds" not in better
+    assert "(--seeds 12)" in say_too_noisy(CPU, gap=-170.0, spread=110.0, num_pairs=9, any_change=True)
     hopeless = say_too_noisy(CPU, gap=0.5, spread=9.0, num_pairs=8)
     assert "would be needed" not in hopeless and "step_cpu_s is less" not in hopeless
     assert MAX_PAIRS < 1000

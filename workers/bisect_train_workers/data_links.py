@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +18,7 @@ class CannotStartError(Exception):
 
 
 def link_data(checkout: Path, links: Sequence[DataLink]) -> None:
-    """Link data into a clean checkout and hide the links from `git status`.
+    """Link data into a clean checkout, python files as copies, and hide the links from `git status`.
 
     Raises:
         CannotStartError: a source is missing, a target is tracked or lies outside the checkout.
@@ -44,7 +45,15 @@ def _link_one(checkout: Path, link: DataLink) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise CannotStartError(f"a parent of the data link's target {link.target} is a tracked file") from None
-    target.symlink_to(link.source)
+    if is_script(link):
+        shutil.copy(link.source, target)
+    else:
+        target.symlink_to(link.source)
+
+
+def is_script(link: DataLink) -> bool:
+    """Return whether it is copied: of a linked script python imports from the folder it points to, not from the checkout."""
+    return PurePosixPath(link.target).suffix == ".py" and Path(link.source).is_file()
 
 
 def find_lfs_pointers(checkout: Path) -> list[str]:

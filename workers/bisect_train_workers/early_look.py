@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect_train.core.early import EarlyRules, EarlyWatch
 from bisect_train.core.fingerprint import EarlyStop
 from bisect_train_workers.records import ProcessRecord, to_step_record
+from bisect_train_workers.whole_norms import WholeNorms
 
 EARLY_LOOK_S = 0.05
 """Time between two looks while a rule may still stop the program, seconds; a look reads what was added since the last one."""
@@ -33,5 +34,6 @@ class EarlyLook:
         settled = min(max(process.steps, default=-1) for process in ranks.values())
         while self.stop is None and (wanted := self._watch.wanted) is not None and wanted < settled:
             lines = {rank: process.steps[wanted] for rank, process in ranks.items() if wanted in process.steps}
-            self.stop = self._watch.take({rank: to_step_record(line) for rank, line in lines.items()})
+            whole = WholeNorms(ranks).at(wanted)
+            self.stop = self._watch.take({rank: to_step_record({**line, **whole}) for rank, line in lines.items()})
         return self.stop

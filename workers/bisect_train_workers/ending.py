@@ -74,6 +74,9 @@ def decide_ending(evidence: Evidence) -> Ending:
     outside = _outside_imports(evidence.processes)
     if outside:
         return _wrong_code(outside)
+    unknown = _unknown_step_function(evidence.processes)
+    if unknown:
+        return _no_step_function(unknown)
     if has_reached_steps(evidence.ranks, evidence.num_steps):
         return Ending(EndingKind.STOPPED, exit_status=outcome.status)
     if outcome.ended_by == "timeout":
@@ -102,6 +105,18 @@ def _outside_imports(processes: Sequence[ProcessRecord]) -> dict[str, str]:
         for line in process.events_named("imports"):
             found.update(line.get("data", {}).get("outside") or {})
     return found
+
+
+def _unknown_step_function(processes: Sequence[ProcessRecord]) -> str:
+    """Return the step function that the recipe names where a program's module has none of that name, else ""."""
+    told = [line.get("data", {}) for process in processes for line in process.events_named("step_function")]
+    return next((str(data.get("function", "")) for data in told if not data.get("is_found")), "")
+
+
+def _no_step_function(name: str) -> Ending:
+    module, _, function = name.partition(":")
+    message = f"{module} has no {function} here, which `step_function` of the recipe names: the steps cannot be counted"
+    return Ending(EndingKind.CANNOT_START, message=message)
 
 
 def _wrong_code(outside: dict[str, str]) -> Ending:

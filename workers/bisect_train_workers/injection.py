@@ -59,6 +59,7 @@ def recorder_settings(spec: ProbeSpec, settings: RunSettings, folders: ProbeFold
         "deterministic": settings.deterministic,
         "stubs": list(settings.stubs),
         "shims": list(settings.shims),
+        "step_function": settings.step_function,
         "die_with_parent": True,
     }
 

@@ -194,7 +194,7 @@ def _quiet_environment(own_temp: Path | None) -> Iterator[None]:
 
     A local Ray (`own_temp`) gets a token of its own, so none is written to the home folder, and the guard's marker.
     """
-    own = {"RAY_AUTH_TOKEN": _make_token(), SESSION_MARKER: own_temp.name} if own_temp else {}
+    own = {"RAY_AUTH_TOKEN": make_token(), SESSION_MARKER: own_temp.name} if own_temp else {}
     added = {**_QUIET, **own}
     added = {name: value for name, value in added.items() if name not in os.environ}
     os.environ.update(added)
@@ -206,6 +206,6 @@ def _quiet_environment(own_temp: Path | None) -> Iterator[None]:
 
 
 @functools.cache
-def _make_token() -> str:
+def make_token() -> str:
     """Return this process's token; Ray reads it once per process, so a second local Ray needs the same."""
     return secrets.token_hex(32)

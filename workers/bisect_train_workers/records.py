@@ -8,104 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from bisect_train.core.fingerprint import Event, RankRecord, StepRecord
+from bisect_train_workers.process_record import ProcessRecord as ProcessRecord
+from bisect_train_workers.whole_norms import WholeNorms
 
 _PLAIN = (
     *("loss", "grad_norm", "clip_norm", "param_norm", "param_hash", "rng_hash", "batch_hash"),
+    *("whole_grad_norm", "whole_param_norm"),
     *("step_s", "step_cpu_s", "step_cuda_s", "rss_mib", "cuda_mib", "self_s", "data_s", "moved", "samples", "collectives"),
 )
 _TOLD_ELSEWHERE = ("files_read",)  # see `read_sets`
-
-
-@dataclass(slots=True)
-class ProcessRecord:
-    """One process's file.
-
-    Attributes:
-        start: its start line, {} without one.
-        steps: last line of each step, by step.
-        events: event lines in order.
-        num_starts: programs that wrote to it, one after the other in the same process (`os.exec`).
-    """
-
-    start: dict[str, Any] = field(default_factory=dict)
-    steps: dict[int, dict[str, Any]] = field(default_factory=dict)
-    events: list[dict[str, Any]] = field(default_factory=list)
-    num_starts: int = 0
-
-    @property
-    def rank(self) -> int:
-        """Rank in the process group if there is one, else that of the environment."""
-        return int(self._of_group("rank", self.start.get("rank", 0)))
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks, as this process sees it."""
-        return int(self._of_group("world_size", self.start.get("world_size", 1)))
-
-    @property
-    def pid(self) -> int:
-        """Process id, 0 if it is not known."""
-        return int(self.start.get("pid") or 0)
-
-    @property
-    def longest_gap_s(self) -> float:
-        """Longest time between two steps that follow each other, seconds; 0 with less than two."""
-        times = [float(self.steps[step].get("t", 0.0)) for step in sorted(self.steps)]
-        return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
-
-    @property
-    def exit_code(self) -> int | None:
-        """Exit status that its end was recorded with, None if none was."""
-        codes = [line.get("data", {}).get("code") for line in self.events_named("exit")]
-        return codes[-1] if codes and isinstance(codes[-1], int) else None
-
-    @property
-    def last_event_t(self) -> float:
-        """When its last event was written, seconds since the epoch; 0 without one."""
-        return max((float(line.get("t", 0.0)) for line in self.events), default=0.0)
-
-    @property
-    def last_progress_t(self) -> float:
-        """When its last step was written, seconds since the epoch; 0 without one."""
-        return max((float(line.get("t", 0.0)) for line in self.steps.values()), default=0.0)
-
-    @property
-    def written_outside(self) -> list[str]:
-        """Absolute paths outside the checkout that it wrote, as its last event about them says."""
-        lines = self.events_named("outside_files")
-        return [str(path) for path in lines[-1].get("data", {}).get("written", ())] if lines else []
-
-    def has_event(self, name: str) -> bool:
-        """Return whether an event of this name was recorded."""
-        return any(line.get("name") == name for line in self.events)
-
-    def events_named(self, name: str) -> list[dict[str, Any]]:
-        """Return the event lines of this name, in order."""
-        return [line for line in self.events if line.get("name") == name]
-
-    def take(self, line: dict[str, Any]) -> None:
-        """Add one line of the file."""
-        kind = line.get("type")
-        if kind == "start":
-            self.start = line
-            self.num_starts += 1
-        elif kind == "event":
-            self.events.append(line)
-        elif kind == "step" and isinstance(line.get("step"), int):
-            self.steps[line["step"]] = line
-
-    def _of_group(self, name: str, default: Any) -> Any:
-        for event in ("process_group", "process_group_begin"):  # the second one where the group was never made
-            groups = [line["data"] for line in self.events_named(event) if name in line.get("data", {})]
-            if groups:
-                return groups[-1][name]
-        return default
 
 
 class RecordReader:
@@ -160,11 +75,14 @@ def _likeness(process: ProcessRecord) -> tuple[int, int, bool, float]:
 
 def to_rank_records(ranks: dict[int, ProcessRecord], *, num_steps: int | None) -> tuple[RankRecord, ...]:
     """Return the records in the fingerprint's form; steps after the `num_steps`-th are left out."""
+    norms = WholeNorms(ranks)
     return tuple(
         RankRecord(
             rank,
             tuple(
-                to_step_record(process.steps[step]) for step in sorted(process.steps) if num_steps is None or step < num_steps
+                to_step_record({**process.steps[step], **norms.at(step)})
+                for step in sorted(process.steps)
+                if num_steps is None or step < num_steps
             ),
             tuple(_to_event(line) for line in process.events if line.get("name") not in _TOLD_ELSEWHERE),
         )
