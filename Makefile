@@ -52,6 +52,7 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks.bench_bisect
 	$(BIN)/python -m tests.benchmarks.bench_early
 	$(BIN)/python -m tests.benchmarks.bench_nightly
+	$(BIN)/python -m tests.benchmarks.bench_service
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

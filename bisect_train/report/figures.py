@@ -46,7 +46,7 @@ def curves_figure(report: ReportData) -> str:
     if not report.curves:
         return ""
     traces = [_trace(curve) for curve in report.curves]
-    return _to_html(traces, name="curves", x_title="step", y_title=report.metric.name)
+    return _to_html(traces, name="curves", x_title="step", y_title=report.curves[0].metric)
 
 
 def _trace(curve: CurvePart) -> dict[str, Any]:

@@ -254,12 +254,13 @@ class ProbePart:
 
 @dataclass(frozen=True, slots=True)
 class CurvePart:
-    """The metric's values of one run; `role` is good, bad, parent or culprit."""
+    """Values of one run; `role` is good, bad, parent or culprit; `metric` is the loss where the deciding one has one value."""
 
     role: str
     label: str
     steps: tuple[int, ...]
     values: tuple[float, ...]
+    metric: str = "loss"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ def draw_curves(case: Case) -> tuple[CurvePart, ...]:
         if attempt:
             chosen += [(role, run) for role, run in zip(("parent", "culprit"), pair, strict=True) if run not in ends]
     curves = [_curve(case, role, run) for role, run in chosen]
-    return tuple(curve for curve in curves if len(curve.values) > 1)
+    return tuple(curve for curve in curves if len(curve.values) > 1 and curve.metric == curves[0].metric)
 
 
 def _run_on(case: Case, point: Point, attempt: int, seed_idx: int) -> Run | None:
@@ -213,16 +213,16 @@ def _run_on(case: Case, point: Point, attempt: int, seed_idx: int) -> Run | None
 
 
 def _curve(case: Case, role: str, run: Run) -> CurvePart:
-    values, steps = _series(run.fingerprint, case.question.metric.name)
+    name, values, steps = _series(run.fingerprint, case.question.metric.name)
     names = {"good": "good end", "bad": "bad end", "parent": "just before the culprit", "culprit": "with the culprit"}
-    return CurvePart(role, names[role], steps, values)
+    return CurvePart(role, names[role], steps, values, name)
 
 
-def _series(fingerprint: Fingerprint, name: str) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Return the values of the metric, or the loss where the metric has fewer than two, and their steps."""
+def _series(fingerprint: Fingerprint, name: str) -> tuple[str, tuple[float, ...], tuple[int, ...]]:
+    """Return the name, the values and the steps of the metric, or of the loss where the metric has fewer than two values."""
     for metric in (name, "loss"):
         values = metric_values(fingerprint, metric)
         if len(values) > 1:
             logged = next((series.steps for series in fingerprint.metrics if series.name == metric and series.steps), None)
-            return values, logged if logged and len(logged) == len(values) else tuple(range(len(values)))
-    return (), ()
+            return metric, values, logged if logged and len(logged) == len(values) else tuple(range(len(values)))
+    return name, (), ()

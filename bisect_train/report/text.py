@@ -59,7 +59,7 @@ def _sections(report: ReportData) -> list[tuple[str, RenderableType]]:
         sections.append(("The smallest patch that does it", Text(_shorten_patch(patch))))
     if report.curves:
         step, last = report.curves[0].steps[0], report.curves[0].steps[-1]
-        sections.append((f"{report.metric.name.capitalize()} from step {step} to {last}", Sparks(report.curves)))
+        sections.append((f"The curves: {report.curves[0].metric} from step {step} to {last}", Sparks(report.curves)))
     if report.divergence_text:
         sections.append(("First difference", Text(report.divergence_text)))
     if is_told(report.triage):

@@ -11,6 +11,7 @@ from bisect_train.report.endstory import say_symptom
 from bisect_train.report.inside import add_clause, explain_inside, explain_own_change
 from bisect_train.report.parts import CulpritPart, EffectPart, Wording
 from bisect_train.report.several import explain_several, say_several
+from bisect_train.report.step_beside import say_step_beside
 from bisect_train.report.words import name_changes, say_count, say_number, say_share, say_spread, shorten
 from bisect_train.search.terms import RemarkKind
 from bisect_train.verdict.proof import LEVEL, ClaimStatus
@@ -31,7 +32,7 @@ def word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | Non
     found = {"better": "Found the change", "numerics_only": "Found the change of the numbers"}
     headline = found.get(kind or "", "Found the culprit") + _say_together(len(changes))
     told = (*say_caveat(case), *explain_inside(culprits), *say_corners(case), *_say_own_changes(case))
-    told += (*_say_authors(culprits), *_say_size(case, first.effect), *_say_sureness(case, first, kind))
+    told += (*_say_authors(culprits), *_say_size(case, first.effect), *say_step_beside(case), *_say_sureness(case, first, kind))
     return Wording(headline, summary, told)
 
 

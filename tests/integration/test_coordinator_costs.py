@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from bisect_train.core.changes import Point
-from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint, RankRecord, Reference, StepRecord
+from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint, MetricSeries, RankRecord, Reference, StepRecord
 from bisect_train.core.probe import ProbeJob
+from bisect_train.core.question import Metric
+from bisect_train.report import Cost, build_report
 from bisect_train.store.memory import MemoryStore
 from bisect_train.verdict.outcome import recorded_metric
 from bisect_train_workers.simulated import SimulatedRun
@@ -67,3 +69,38 @@ def test_other_metrics_run_without_the_good_end_beside(lab: Lab) -> None:
 
     drive(lab, MemoryStore(), executor=lab.executor(run))
     assert jobs and all(job.reference is None for job in jobs)
+
+
+RATE = Metric("tok_per_s", better="higher", unit="%", is_paired=True)
+
+
+def told_of_rate(lab: Lab, *, slower: float) -> str:
+    """Return what a report says where the culprit halves the printed rate, and makes a step longer by a share."""
+    question = replace(lab.question(), metric=RATE, limits=limits(parallel=1, reuse=False))
+    inner = script_of(lab, slower=slower, noise=0.01, jobs=[])
+
+    def run(job: ProbeJob) -> SimulatedRun:
+        shown = inner(job).fingerprint
+        assert shown is not None and shown.reference is not None
+        rate = 50.0 if lab.culprit in lab.parts_of(job) else 100.0
+        beside = replace(shown.reference, metrics=(MetricSeries("tok_per_s", (100.0,)),))
+        wobble = 0.1 * shown.ranks[0].steps[0].step_cpu_s if shown.ranks[0].steps[0].step_cpu_s else 0.0
+        return SimulatedRun(replace(shown, metrics=(MetricSeries("tok_per_s", (rate + wobble,)),), reference=beside), 1.0)
+
+    store = MemoryStore()
+    name, ended = drive(lab, store, question=question, executor=lab.executor(run, slots=1))
+    assert_isolated(lab, ended)
+    cost = Cost(ended.num_probes, 0, 0.0, 0.0)
+    report = build_report(
+        store.load(name), question, lab.space(question), ended.plan_with_answer, store.results(name), cost=cost
+    )
+    return " ".join(report.explanation)
+
+
+def test_a_rate_that_is_printed_otherwise_is_told_from_a_step_that_takes_longer(lab: Lab) -> None:
+    said = told_of_rate(lab, slower=0.0)
+    assert "A step takes as long as before: CPU time of a step (step_cpu_s)" in said
+    assert "What tok_per_s says has changed, not the speed." in said
+    said = told_of_rate(lab, slower=0.5)
+    assert "as long as before" not in said
+    assert "Beside it, CPU time of a step (step_cpu_s): +" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from bisect_train.core.fingerprint import MetricOrigin, MetricSeries
-from bisect_train.recipe import Tree, find_rest, load_recipe, preset_template, recognise
+from bisect_train.recipe import Tree, find_rest, load_recipe, preset_path, preset_template, recognise
 from tests.frameworks.app import App
 from tests.frameworks.apps import APPS
 from tests.frameworks.bisect_apps import compare, digest_in, plain_command
@@ -95,3 +96,18 @@ def test_digest_in_takes_the_last_digest_and_refuses_a_text_without() -> None:
     assert digest_in(f"parameters {'a' * 64}\nx parameters {'b' * 64}\n") == "b" * 64
     with pytest.raises(ValueError, match="no digest"):
         digest_in("parameters abc")
+
+
+@pytest.mark.parametrize("value", [1.56712, 3.07, 12.0, 1.25e-05, 0.0, 1234567.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["loss", "eval_loss"])
+def test_trainers_lines_are_read_as_both_generations_print_them(name: str, value: float) -> None:
+    recipe = load_recipe(preset_path("hf-trainer"))
+    [reader] = [item.to_pattern() for item in recipe.metrics if item.name in (name, f"printed_{name}")]
+    rest = {"grad_norm": 1.5, "epoch": 0.5}
+    rounded = str({name: round(value, 4), **rest})  # transformers 4
+    quoted = str({key: f"{number:.4g}" for key, number in {name: value, **rest}.items()})  # from 5 on
+    for line, read_as in ((rounded, round(value, 4)), (quoted, float(f"{value:.4g}"))):
+        found = re.search(reader.pattern, f"  2%|x | 1/40 [00:00<00:11,  3.47it/s]\r   \r{line}")
+        assert found is not None and str(float(found["value"])) == str(read_as)
+    for other in ("{'train_runtime': 4.8, 'train_loss': 2.018}", "{'eval_loss': 2.0}" if name == "loss" else "{'loss': 2.0}"):
+        assert re.search(reader.pattern, other) is None

@@ -85,8 +85,8 @@ def figure_of_curves(report: ReportData) -> Figure | None:
         colour, dash, width = looks[curve.role]
         traces.append(trace(curve.label, curve.steps, curve.values, colour=colour, dash=dash, width=width))
     ends = "; ".join(f"{curve.label} ends at {say_number(curve.values[-1])}" for curve in report.curves)
-    alt = f"{one_line(report.metric.name)} over steps, on the same seed: {ends}"
-    return Figure("curves", f"{report.metric.name}, step by step", alt, _xy("step", report.metric.name, traces))
+    alt = f"{one_line(report.curves[0].metric)} over steps, on the same seed: {ends}"
+    return Figure("curves", f"{report.curves[0].metric}, step by step", alt, _xy("step", report.curves[0].metric, traces))
 
 
 def figures_of_ranks(part: TriagePart) -> tuple[Figure, ...]:
