@@ -28,6 +28,7 @@ from bisect_train.nightly.levels import level_of_ends, level_of_runs
 from bisect_train.nightly.terms import Compared, Comparison, Level, Role, Standing
 from bisect_train.report import ReportData, report_to_json
 from bisect_train.report.parts import ChangePart
+from bisect_train.report.words import say_count
 from bisect_train.verdict.outcome import OutcomeKind, judge_outcome
 
 KIND = "nightly"
@@ -235,7 +236,11 @@ def _say(report: ReportData, standing: Standing, *, is_ends_only: bool) -> str:
     if standing is not Standing.WORSE or report.status in ("isolated", "several"):
         return report.summary
     story = " ".join(report.ends_story[:2])
-    return f"Still there. {story}" if is_ends_only else f"{story} {report.summary}"
+    if is_ends_only:
+        return f"Still there. {story}"
+    # the report's own sentence says which change is most probable: that is no proof, and people read this
+    left = f"{say_count(len(report.candidates), 'change')} could be the one" if report.candidates else report.headline.lower()
+    return f"{story} No change is proved: {left}."
 
 
 @dataclass(frozen=True, slots=True)

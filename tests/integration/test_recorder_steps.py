@@ -150,3 +150,25 @@ def test_recorder_stop_that_is_swallowed_ends_the_program_at_the_next_forward(tm
     assert len(outcome.steps()) == 3
     assert len(list(outcome.out.glob("*.jsonl"))) == 1, "forked DataLoader workers stay silent"
     assert outcome.events("exit") == [{"exit": "os._exit", "code": 0}]
+
+
+COUNTED_FIRST = """
+import torch
+from torch import nn
+def net(): return nn.Linear(4, 1)
+with torch.device("meta"):  # operations are counted on a model without data, as litgpt does before it trains
+    counted = net(); counted(torch.randn(2, 4)).sum().backward()
+torch.manual_seed(0)
+model = net(); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(20):
+    loss = model(torch.randn(2, 4)).pow(2).mean(); loss.backward(); optimizer.step(); optimizer.zero_grad()
+    print(repr(loss.item()), flush=True)
+"""
+
+
+def test_model_without_data_that_only_counts_operations_is_no_training(tmp_path: Path) -> None:
+    outcome = run_program(tmp_path, COUNTED_FIRST, steps=5)
+    assert outcome.events("recorder_error") == []
+    steps, printed = outcome.steps(), [float(line) for line in outcome.stdout.splitlines()]
+    assert len(steps) == 5 and [step["loss"] for step in steps] == printed[:5]
+    assert outcome.events("initial_params")[0]["num_params"] == 5

@@ -153,11 +153,22 @@ def test_place_that_cannot_edit_gets_one_message_and_one_when_it_is_over() -> No
 
 def test_first_message_of_a_place_may_be_an_update() -> None:
     script = Script()
-    channel = Place("chat", script, False, False)
+    channel = Place("issue", script, False, False, is_public=True)
     receipt = channel.tell(UNCONFIRMED, earlier=None)
     assert receipt["how"] == "left out" and script.told == []
     channel.tell(updated(make_finding()), earlier=receipt)
     assert [message.state for message, _ in script.told] == ["updated"]
+
+
+def test_people_of_the_team_hear_of_what_is_not_proved_but_no_commit_is_named() -> None:
+    script = Script()
+    unproved = replace(UNCONFIRMED, title="loss is worse on main", summary="No change is proved: 3 changes could be the one.")
+    Place("chat", script, False, False).tell(unproved, earlier=None)
+    [(message, _)] = script.told
+    named = UNCONFIRMED.candidates[0]
+    assert message.state == "open"
+    for text in (message.text, message.markdown, message.title):
+        assert named.id[:8] not in text and named.title not in text
 
 
 def test_receipt_of_what_was_left_out_keeps_the_one_before() -> None:

@@ -29,6 +29,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "loss": NUMBERS,
     "micro": st.lists(st.floats(), max_size=2).map(tuple),
     "grad_norm": NUMBERS,
+    "whole_grad_norm": NUMBERS,
+    "whole_param_norm": NUMBERS,
     "clip_norm": NUMBERS,
     "lr": st.lists(st.one_of(st.floats(), st.sampled_from([0.0, 0.1])), max_size=3).map(tuple),
     "missing_grads": st.integers(0, 3),

@@ -13,6 +13,8 @@ Timed = Callable[[Callable[..., None]], Callable[..., None]]  # see StepRecorder
 
 def loss_roots(torch: Any, tensors: Any, grad_tensors: Any) -> List[Any]:
     """Return the one-element roots of a backward pass, unscaled where a scaler multiplied them."""
+    if getattr(tensors, "is_meta", False):
+        return []  # operations are counted, nothing is trained
     if grad_tensors is None and type(tensors) is torch.Tensor:  # what nearly every program does
         return [getattr(tensors, "_bisect_train_unscaled", tensors)] if tensors.numel() == 1 else []
     grads = grad_tensors if isinstance(grad_tensors, (list, tuple)) else [grad_tensors]

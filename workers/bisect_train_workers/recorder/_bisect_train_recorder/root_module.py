@@ -23,10 +23,11 @@ def is_compiling_function(torch: Any) -> Callable[[], bool]:
 
 
 def is_training_call(torch: Any, module: Any) -> bool:
-    """Tell whether a call of the module is a training forward: it can lead to gradients."""
+    """Tell whether a call of the module is a training forward: it can lead to gradients. One on the meta device only counts."""
     if not module.training or not torch.is_grad_enabled():
         return False
-    return any(param.requires_grad for param in module.parameters())
+    params = list(module.parameters())
+    return any(param.requires_grad for param in params) and not any(param.is_meta for param in params)
 
 
 class RootCall:
