@@ -18,7 +18,7 @@ from bisect_train.report.words import say_number
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = "_.-~=+*#"
 NOT_FINITE = "!"
-MAX_WIDTH = 40
+MIN_WIDTH, MAX_WIDTH = 8, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,12 @@ class Sparks:
         table = Table.grid(padding=(0, 2))
         finite = [value for curve in self.curves for value in curve.values if math.isfinite(value)]
         low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
-        for curve in self.curves:
-            spark = draw_spark(curve.values, low=low, high=high, is_ascii=options.ascii_only)
-            ends = f"{say_number(curve.values[0])} -> {say_number(curve.values[-1])}"
-            table.add_row(Text(curve.label), Text(spark), Text(ends))
+        said = [f"{say_number(curve.values[0])} -> {say_number(curve.values[-1])}" for curve in self.curves]
+        taken = max(map(len, said), default=0) + max((len(curve.label) for curve in self.curves), default=0) + 4
+        width = max(MIN_WIDTH, min(MAX_WIDTH, options.max_width - taken))
+        for curve, ends in zip(self.curves, said, strict=True):
+            spark = draw_spark(curve.values, low=low, high=high, is_ascii=options.ascii_only, width=width)
+            table.add_row(Text(curve.label), Text(spark, no_wrap=True), Text(ends))
         yield table
 
 

@@ -45,3 +45,12 @@ def test_both_ends_are_printed_with_their_first_and_last_values(encoding: str, b
     good, bad = raw.getvalue().decode(encoding).splitlines()
     assert good.split() == ["good", "end", blocks[-1] + blocks[0], "4", "->", "1"]
     assert bad.split() == ["bad", "end", blocks[-1] + blocks[5], "4", "->", "3"]
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 200])
+def test_curves_fit_the_terminal(width: int) -> None:
+    curves = [CurvePart("parent", "just before the culprit", tuple(range(100)), tuple(1.0 + idx for idx in range(100)))]
+    text = io.StringIO()
+    Console(file=text, width=width).print(Sparks(curves))
+    [line] = text.getvalue().splitlines()
+    assert len(line) <= width and line.endswith("1 -> 100") and "…" not in line
