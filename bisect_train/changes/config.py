@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bisect_train.changes.config_bounds import problem_of_references, problem_of_value
 from bisect_train.changes.config_edits import Edit, apply_edits, change_of, find_edits
 from bisect_train.changes.config_formats import (
     ConfigKind,
@@ -151,11 +152,13 @@ def apply_settings(good: ConfigEnd, settings: Sequence[str]) -> ConfigEnd:
     """Return the config file with `KEY=VALUE` settings applied; values are read as the file's format reads them.
 
     Raises:
-        RecipeError: not KEY=VALUE, no such key (names the nearest ones), a key given twice, or a value that the key
-            has already.
+        RecipeError: not KEY=VALUE, no such key (names the nearest ones), a key given twice, a value that the key
+            has already, or one that may stand for too much (see `config_bounds`).
     """
     if not settings:
         raise RecipeError("no setting was given", hint="--set KEY=VALUE")
+    if problem := problem_of_references(settings):
+        raise RecipeError(f"--set: {problem}", hint="write some of the values out, or give a second config file")
     parsed = parse_config(good)
     known = {path_text(path, parsed.values): path for path in paths_of(parsed.values)}
     edits: dict[Path, Edit] = {}
@@ -177,6 +180,8 @@ def _edit_of_setting(setting: str, good: ConfigEnd, parsed: ParsedConfig, known:
     if key not in known:
         near = difflib.get_close_matches(key, known, n=3, cutoff=0.4) or list(known)[:3]
         raise RecipeError(f"--set {setting}: {good.path} has no key {key!r}", hint=f"nearest keys: {', '.join(near)}")
+    if problem := problem_of_value(parsed.kind, text):
+        raise RecipeError(f"--set {setting[:80]}: {problem}", hint="give a second config file, or put text in quotation marks")
     try:
         value = read_scalar(parsed.kind, text)
     except ValueError as error:

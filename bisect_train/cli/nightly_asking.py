@@ -30,7 +30,7 @@ class Wanted:
     Attributes:
         branch: that is watched.
         name: of the watch, or "".
-        good: commit that is good where nothing is known yet, or None.
+        good: commit that is good where no good one is known behind the newest, or None.
         pinned: revision, `baseline:NAME`, or None.
         pinned_every: each how manieth night it is compared with.
         fetch: whether the branch is fetched first.

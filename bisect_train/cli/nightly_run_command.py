@@ -46,8 +46,8 @@ def _watch_options(function: Any) -> Any:
         [
             click.option("--branch", required=True, metavar="NAME", help="The branch to watch (any revision)."),
             click.option("--name", default="", metavar="NAME", help="Name of the watch [default: folder and branch]."),
-            click.option("--good", metavar="REV", help="Good commit where none is known yet [default: the newest one, once it"
-                         " was seen to repeat itself]."),
+            click.option("--good", metavar="REV", help="Good commit where none is known behind the newest one [default on the"
+                         " first night: the newest one, once it was seen to repeat itself]."),
             click.option("--pinned", metavar="REV|baseline:NAME", help="Also compare with this one, so that what becomes worse"
                          " in steps too small to be seen is found."),
             click.option("--pinned-every", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",

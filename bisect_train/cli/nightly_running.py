@@ -20,7 +20,7 @@ from bisect_train.cli.options import Asked, Output
 from bisect_train.cli.planning import title_of
 from bisect_train.cli.reopening import Reopened, reopen, report_of
 from bisect_train.coordinator import SingleProbe, run_singles
-from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, MachineError
+from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, MachineError, RevisionError
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question, Range
 from bisect_train.nightly.finding import FoundChange
@@ -208,7 +208,7 @@ class Bisections:
         return Compared(
             bisection=reopened.stored.id,
             standing=standing,
-            summary=_say(report, standing, is_ends_only=comparison.is_ends_only),
+            summary=_say(report, standing, comparison),
             bound=report.bound,
             level=level,
             culprits=culprits,
@@ -231,13 +231,14 @@ class Bisections:
         return FoundChange(part.kind, part.id, part.title, printable(author), printable(email))
 
 
-def _say(report: ReportData, standing: Standing, *, is_ends_only: bool) -> str:
+def _say(report: ReportData, standing: Standing, comparison: Comparison) -> str:
     """Return what a comparison showed; where no change is proved, how far the ends lie apart says more than its summary."""
     if standing is not Standing.WORSE or report.status in ("isolated", "several"):
         return report.summary
     story = " ".join(report.ends_story[:2])
-    if is_ends_only:
-        return f"Still there. {story}"
+    if comparison.is_ends_only:
+        before = f"before it ({comparison.good[:8]})" if comparison.role is Role.FIXED else comparison.good[:8]
+        return f"Still worse than {before}. {story}"
     # the report's own sentence says which change is most probable: that is no proof, and people read this
     left = f"{say_count(len(report.candidates), 'change')} could be the one" if report.candidates else report.headline.lower()
     return f"{story} No change is proved: {left}."
@@ -250,8 +251,19 @@ class Ancestry:
     repository: Repository
 
     def is_ancestor(self, commit: str, of: str) -> bool:
-        """Return whether a commit is another one, or lies behind it; an unknown one does not."""
-        found = self.repository.git.attempt("merge-base", "--is-ancestor", commit, of)
-        if found.returncode not in (0, 1, 128):
+        """Return whether a commit is another one, or lies behind it; an unknown one does not.
+
+        Raises:
+            RevisionError: it is unknown in a shallow clone, whose history could have it.
+            BisectTrainError: git fails.
+        """
+        git = self.repository.git
+        found = git.attempt("merge-base", "--is-ancestor", commit, of)
+        if found.returncode in (0, 1):
+            return found.returncode == 0
+        if found.returncode != 128 or git.attempt("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0:
             raise BisectTrainError(f"git merge-base failed with status {found.returncode}")
-        return found.returncode == 0
+        if self.repository.shallow:
+            message = f"commit {commit[:12]} is unknown in this shallow clone, which may have cut it off"
+            raise RevisionError(message, hint="git fetch --unshallow (in a workflow: a checkout with fetch-depth: 0)")
+        return False

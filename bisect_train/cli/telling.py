@@ -90,8 +90,7 @@ def _tell_place(desk: Desk, finding: Finding, messenger: Messenger, address: str
     here = [data for data in known if data["address"] == address]
     if here and here[-1]["content"] == content:
         return "has this message already"
-    revision = next((data["revision"] for data in known if data["content"] == content), 0)
-    finding = replace(finding, revision=revision or max((data["revision"] + 1 for data in known), default=finding.revision))
+    finding = replace(finding, revision=_revision_of(known, content, default=finding.revision))
     if here and finding.state is FindingState.OPEN:
         finding = replace(finding, state=FindingState.UPDATED)
     earlier = Receipt(**here[-1]["receipt"]) if here else None
@@ -102,6 +101,17 @@ def _tell_place(desk: Desk, finding: Finding, messenger: Messenger, address: str
     with desk.store.lock(bisection):
         desk.store.append(bisection, TOLD, {**told, "key": finding.key, "receipt": receipt.to_json()})
     return f"{receipt.how} {receipt.place}".rstrip()
+
+
+def _revision_of(known: Sequence[dict[str, Any]], content: str, *, default: int) -> int:
+    """Return the newest telling's revision where it said the same, else a larger one.
+
+    What comes back after something else was told is new: a receiver drops a key that it has.
+    """
+    if not known:
+        return default
+    newest = max(known, key=lambda data: int(data["revision"]))
+    return int(newest["revision"]) + (0 if newest["content"] == content else 1)
 
 
 def _told_before(desk: Desk, finding: Finding, *, is_of_several: bool) -> list[dict[str, Any]]:

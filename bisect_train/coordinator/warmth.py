@@ -40,7 +40,8 @@ class Warmth:
         told = [data["is_proven"] for data in events if is_comparable(data, facts)]
         self._is_off = not question.settings.warm or not all(told)
         self._is_proven = bool(told)
-        self._may_fork = question.settings.gpus == 0 and question.rung.ranks == 1
+        # a part of a bisection repeats no run, and takes what the whole has shown
+        self._may_fork = question.settings.gpus == 0 and question.rung.ranks == 1 and not question.part_of
 
     def must_be_fresh(self, spec: ProbeSpec) -> bool:
         """Return whether a run must be a fresh process; one whose fresh twin has ended is the proof."""
@@ -65,6 +66,7 @@ class Warmth:
         if result.fingerprint.early is not None:  # part of a run has not its bits
             return OTHER_BITS if self._is_off and result.is_warm else ""
         if not result.is_warm:
+            self._may_fork &= twin not in self._fresh  # it might have been forked, and was not
             self._fresh.setdefault(twin, shown)
             return ""
         if not self._is_off and (twin in self._fresh or not self._is_proven):

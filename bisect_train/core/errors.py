@@ -7,6 +7,7 @@ BisectTrainError (1)
 │   └── JudgeError            the judging command could not be started
 ├── MachineError (1)          this machine cannot do it: read-only cache, full disk, Ray does not start
 │   └── NotDelivered          a message that could not be told to somebody; it may be tried again
+│       └── PlaceDown         the place itself cannot be reached, or asks to wait
 ├── UnbuildableError (1)      a variant that cannot be built (a conflict, a missing object)
 └── InterruptedByUser (130)   Ctrl-C or cancel; `resume` goes on
 
@@ -60,6 +61,10 @@ class MachineError(BisectTrainError):
 
 class NotDelivered(MachineError):
     """A message could not be told; says why, and holds no secret. The same may be tried again."""
+
+
+class PlaceDown(NotDelivered):
+    """The place could not be reached, failed, or asks to wait, though it was tried several times: not this message's fault."""
 
 
 class UnbuildableError(BisectTrainError):

@@ -12,7 +12,18 @@ from bisect_train.nightly.drift import Drift, find_drift
 from bisect_train.nightly.finding import Finding, FindingKind, FindingState, finding_id
 from bisect_train.nightly.labels import as_intended, intended_culprit
 from bisect_train.nightly.state import WatchState
-from bisect_train.nightly.terms import Compared, Comparison, Events, Kept, Level, Role, Standing, Tonight, failure_of
+from bisect_train.nightly.terms import (
+    Compared,
+    Comparison,
+    Events,
+    History,
+    Kept,
+    Level,
+    Role,
+    Standing,
+    Tonight,
+    failure_of,
+)
 
 DRIFTING = (Role.PINNED, Role.HISTORY)
 
@@ -23,7 +34,9 @@ def conclude_first(tonight: Tonight, level: Level | None, summary: str, *, numbe
     return [("first", first), ("good", {"commit": tonight.commit, "why": "first night"})]
 
 
-def conclude(state: WatchState, comparison: Comparison, compared: Compared, tonight: Tonight, *, now_s: float) -> Events:
+def conclude(
+    state: WatchState, comparison: Comparison, compared: Compared, tonight: Tonight, history: History, *, now_s: float
+) -> Events:
     """Return the events that a comparison leads to.
 
     Args:
@@ -31,6 +44,7 @@ def conclude(state: WatchState, comparison: Comparison, compared: Compared, toni
         comparison: what was compared.
         compared: what it showed.
         tonight: for names; the comparison may be an earlier night's that was cut short.
+        history: of the commits.
         now_s: seconds since the epoch.
     """
     intended = intended_culprit(compared.culprits, state.expected) if compared.standing is Standing.WORSE else ""
@@ -48,7 +62,7 @@ def conclude(state: WatchState, comparison: Comparison, compared: Compared, toni
             },
         )
     ]
-    maker = _Maker(state, comparison, compared, tonight, now_s)
+    maker = _Maker(state, comparison, compared, tonight, history, now_s)
     if compared.standing is not Standing.UNTESTABLE:
         events += maker.testable_again()
     if compared.standing is Standing.SAME:
@@ -88,11 +102,14 @@ def update(kept: Kept, compared: Compared, *, now_s: float) -> Events:
 class _Maker:
     """Makes the events of one comparison."""
 
-    def __init__(self, state: WatchState, comparison: Comparison, compared: Compared, tonight: Tonight, now_s: float) -> None:
+    def __init__(
+        self, state: WatchState, comparison: Comparison, compared: Compared, tonight: Tonight, history: History, now_s: float
+    ) -> None:
         self._state = state
         self._comparison = comparison
         self._compared = compared
         self._tonight = tonight
+        self._history = history
         self._now_s = now_s
         self._number = state.night.number if state.night else 0
 
@@ -108,8 +125,17 @@ class _Maker:
         if kept is None:
             return []
         others = [other for other in self._state.open(FindingKind.REGRESSION) if other.finding.id != comparison.finding]
+        if any(self._may_hold(kept.before, other) for other in others):
+            return []  # no worse than a commit that is bad itself: the other one may be what is gone
         closing = [self._told(kept, FindingState.CLOSED, self._say_fixed(kept), fixed_by=newest)]
         return [*closing, *(moved if comparison.role is Role.FIXED and not others else [])]
+
+    def _may_hold(self, commit: str, other: Kept) -> bool:
+        """Return whether a commit may have the damage of another finding."""
+        finding, is_behind = other.finding, self._history.is_ancestor
+        if finding.culprits and all(item.kind == "commit" for item in finding.culprits):
+            return any(is_behind(item.id, commit) for item in finding.culprits)
+        return finding.good != commit and is_behind(finding.good, commit)
 
     def close_failure(self) -> Events:
         """The program no longer fails in this way, and yet it is worse: that is another finding, for the next step."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bisect_train.core.errors import InputError
 from bisect_train.nightly.drift import find_drift
 from bisect_train.nightly.finding import FindingKind
 from bisect_train.nightly.labels import due_labels
@@ -55,12 +56,17 @@ def next_step(state: WatchState, tonight: Tonight, history: History, *, now_s: f
         tonight: what the night is about.
         history: of the commits.
         now_s: seconds since the epoch.
+    Raises:
+        InputError: there were good commits, and none of them lies behind the newest one.
     """
     night = state.night
     assert night is not None and night.commit == tonight.commit
     if labels := due_labels(state, tonight, history, now_s=now_s):
         return Note(labels)
     good = last_good(state, tonight, history)
+    if not good and state.goods:  # a commit of which nothing is known must not become the measure of those behind it
+        message = f"none of the good commits of this watch lies behind {tonight.branch} at {tonight.commit[:12]}"
+        raise InputError(message, hint="name one with --good REV; in a shallow clone: git fetch --unshallow")
     if not good:
         return TakeFirst(tonight.commit)
     for comparison in _comparisons(state, night, tonight, history, good):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bisect_train.core.errors import BisectTrainError, InterruptedByUser
+from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser
 from bisect_train.nightly.concluding import conclude, conclude_first, update
-from bisect_train.nightly.deciding import Finish, Note, TakeFirst, next_step
+from bisect_train.nightly.deciding import Finish, Note, TakeFirst, last_good, next_step
 from bisect_train.nightly.finding import FindingKind
 from bisect_train.nightly.outbox import Channel, Outbox
 from bisect_train.nightly.reader import WatchReader
@@ -102,11 +102,12 @@ def run_night(
     Args:
         man: what it works with.
         tonight: what it is about; the watch is stored.
-        first_good: commit that is good where nothing is known yet, or "".
+        first_good: commit that is good where no good one is known behind the newest, or "".
         intended: reason of each change that is intended, by commit; those that are known already stay as they are.
         is_forced: whether a question that was answered is asked again.
     Raises:
         InterruptedByUser: it was stopped; the next night goes on.
+        InputError: no good commit lies behind the newest one, though there was one, or the named one does not.
         BisectTrainError: it cannot be run (now).
     """
     reader = WatchReader(man.log, tonight.watch)
@@ -147,7 +148,10 @@ def answered(state: WatchState, tonight: Tonight) -> Night | None:
 def _begin(man: Watchman, tonight: Tonight, state: WatchState, first_good: str, *, is_forced: bool) -> None:
     """Begin a night, unless one of this question was cut short."""
     night = state.night
-    if first_good and not state.goods:
+    if first_good and not last_good(state, tonight, man.history):
+        if not man.history.is_ancestor(first_good, tonight.commit):
+            message = f"--good {first_good[:12]} does not lie behind {tonight.branch} at {tonight.commit[:12]}"
+            raise InputError(message, hint="name a commit that the branch is built on")
         man.log.append(tonight.watch, [("good", {"commit": first_good, "why": "--good"})])
     is_going_on = (
         night is not None
@@ -220,4 +224,4 @@ def _compare(man: Watchman, tonight: Tonight, state: WatchState, comparison: Com
 
 
 def _conclude(man: Watchman, tonight: Tonight, state: WatchState, comparison: Comparison, compared: Compared) -> None:
-    man.log.append(tonight.watch, conclude(state, comparison, compared, tonight, now_s=man.clock()))
+    man.log.append(tonight.watch, conclude(state, comparison, compared, tonight, man.history, now_s=man.clock()))

@@ -16,7 +16,11 @@ class History(Protocol):
     """What a night needs to know of the commits."""
 
     def is_ancestor(self, commit: str, of: str) -> bool:
-        """Return whether a commit is another one, or lies behind it."""
+        """Return whether a commit is another one, or lies behind it.
+
+        Raises:
+            BisectTrainError: that cannot be said, as in a clone whose history is cut off.
+        """
 
 
 class Role(str, Enum):

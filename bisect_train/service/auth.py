@@ -21,11 +21,9 @@ from starlette.datastructures import Headers
 
 from bisect_train.core.errors import InputError
 from bisect_train.service.problems import Refused
-from bisect_train.store.queue_contract import Queue
+from bisect_train.store.queue_contract import LOCAL_USER, OPERATOR, OWN_NAMES, Queue
 
 COOKIE = "bisect_train_session"
-LOCAL_USER = "local"
-OPERATOR = "operator"
 SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 1000
 SAFE_METHODS = frozenset(["GET", "HEAD", "OPTIONS"])
@@ -56,6 +54,7 @@ def digest_token(token: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Session:
     user: str
+    token_digest: str  # what it was opened with: it ends with that token
     csrf: str
     until_s: float
 
@@ -87,16 +86,18 @@ class Doorman:
         self._local_csrf = secrets.token_urlsafe(24)
 
     def is_open(self) -> bool:
-        """Return whether nobody needs a token: none is set."""
-        return self._is_local and not self._tokens and not has_users(self._queue)
+        """Return whether nobody needs a token: none is set, and there never was a user; one whose token was taken counts."""
+        return self._is_local and not self._tokens and all(user.name in OWN_NAMES for user in self._queue.users())
 
     def user_of_token(self, token: str) -> str | None:
         """Return whose token it is, or None."""
-        digest = digest_token(token)
-        if any(hmac.compare_digest(digest, known) for known in self._tokens):
+        if self._is_operators(digest_token(token)):
             return OPERATOR
         found = self._queue.user_of_token(token) if 8 <= len(token) <= 200 else None
-        return found.name if found is not None else None
+        return found.name if found is not None and found.name not in OWN_NAMES else None
+
+    def _is_operators(self, digest: str) -> bool:
+        return any(hmac.compare_digest(digest, known) for known in self._tokens)
 
     def open_session(self, token: str) -> str | None:
         """Return the id of a new session for a token, None for nobody's."""
@@ -109,7 +110,8 @@ class Doorman:
                 del self._sessions[key]
             while len(self._sessions) >= MAX_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
-            self._sessions[digest_token(session_id)] = _Session(user, secrets.token_urlsafe(24), now + SESSION_S)
+            session = _Session(user, digest_token(token), secrets.token_urlsafe(24), now + SESSION_S)
+            self._sessions[digest_token(session_id)] = session
         return session_id
 
     def close_session(self, session_id: str) -> None:
@@ -136,7 +138,7 @@ class Doorman:
             return None
         if request.method not in SAFE_METHODS and not is_same_origin(request.headers):
             raise Refused(403, "this request does not come from a page of this service")
-        return self._known(session.user, csrf=session.csrf)
+        return self._known(session.user, csrf=session.csrf, digest=session.token_digest)
 
     def caller_of(self, name: str) -> Caller:
         """Return a user by name, one who was let in already. Raises Refused where it is nobody any more."""
@@ -145,28 +147,30 @@ class Doorman:
             raise Refused(401, "this user may do nothing any more")
         return found
 
-    def _known(self, name: str | None, *, csrf: str = "") -> Caller | None:
+    def _known(self, name: str | None, *, csrf: str = "", digest: str | None = None) -> Caller | None:
+        """Return a user who may call; only with the token of this digest where one is given."""
         if name is None:
             return None
         if name == OPERATOR:
-            return Caller(OPERATOR, is_admin=True, csrf=csrf)
+            return Caller(OPERATOR, is_admin=True, csrf=csrf) if digest is None or self._is_operators(digest) else None
         try:
             user = self._queue.user(name)
         except InputError:
+            return None
+        if digest is not None and not hmac.compare_digest(digest, user.token_hash):
             return None
         return Caller(user.name, user.is_admin, csrf=csrf) if user.has_token else None
 
 
 def has_users(queue: Queue) -> bool:
     """Return whether anybody has a token."""
-    return any(user.has_token and user.name not in (LOCAL_USER, OPERATOR) for user in queue.users())
+    return any(user.has_token and user.name not in OWN_NAMES for user in queue.users())
 
 
 def ensure_user(queue: Queue, name: str) -> None:
     """Make the entry of a user who is known without a token of the store's: the local person, the operator."""
-    if all(user.name != name for user in queue.users()):
-        queue.add_user(name, is_admin=True)
-        queue.revoke_token(name)
+    if name in OWN_NAMES and all(user.name != name for user in queue.users()):
+        queue.ensure_own_user(name)
 
 
 def is_same_origin(headers: Headers) -> bool:

@@ -22,6 +22,7 @@ from bisect_train.service.live import LiveBoard
 from bisect_train.service.logs import last_complaint, log_path
 from bisect_train.service.settings import Settings
 from bisect_train.store.contract import CANCEL_REQUESTED, LIFECYCLE, Store
+from bisect_train.store.leases import LEASE_S
 from bisect_train.store.queue_contract import Queue, QueueEntry, QueueState
 
 _LOG = logging.getLogger("bisect_train.service")
@@ -31,6 +32,9 @@ LOOK_S = 1.0
 LIMITS_S = 5.0
 CANCEL_S = 10.0
 """For a coordinator to see by itself that it was cancelled, before it is interrupted."""
+HELD_S = LEASE_S + 5.0
+"""So long at most a coordinator that died without a word still has its bisection; where leases tell, not the kernel."""
+HELD_LOOK_S = 0.5
 BAD_INPUT = 2
 
 
@@ -188,6 +192,7 @@ class Dispatcher:
         for num_tries in range(1, MAX_TRIES + 1):
             if num_tries > 1:
                 await self._pause(running)
+            await self._wait_until_free(running)
             if (over := await self._over(running)) is not None:
                 return over
             status, reason = await self._run_once(running)
@@ -202,6 +207,19 @@ class Dispatcher:
     async def _pause(self, running: _Running) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(running.ending.wait(), PAUSE_S)
+
+    async def _wait_until_free(self, running: _Running) -> None:
+        """Wait while a dead coordinator still counts as the one that runs it; not once it is to end."""
+        until_t = asyncio.get_running_loop().time() + HELD_S
+        while await self._has_coordinator(running, until_t) and not running.ending.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(running.ending.wait(), HELD_LOOK_S)
+
+    async def _has_coordinator(self, running: _Running, until_t: float) -> bool:
+        """Return whether some coordinator has it, False from a time on."""
+        if asyncio.get_running_loop().time() >= until_t:
+            return False
+        return await asyncio.to_thread(self._store.is_running, running.entry.bisection_id)
 
     async def _run_once(self, running: _Running) -> tuple[int, str]:
         """Run a coordinator to its end; return its exit status and what it complained of."""
@@ -236,13 +254,22 @@ class Dispatcher:
         if running.has_finished and status == "finished":
             return QueueState.DONE, ""
         if running.cancelled_t is not None:
-            if status != "cancelled":
-                await asyncio.to_thread(self._note_cancelled, bisection_id)
+            if status != "cancelled" and not await self._note_cancelled(running):
+                return QueueState.QUEUED, ""  # whoever claims it next notes it
             return QueueState.CANCELLED, running.reason
         return (QueueState.QUEUED, "") if self._is_stopping or running.is_held else None
 
-    def _note_cancelled(self, bisection_id: str) -> None:
-        """Note what a coordinator did not come to note, or was not there to."""
+    async def _note_cancelled(self, running: _Running) -> bool:
+        """Note what a coordinator did not come to note, or was not there to; return False where the service ends first."""
+        until_t = asyncio.get_running_loop().time() + HELD_S
+        while await self._has_coordinator(running, until_t):
+            if self._is_stopping or running.is_held:
+                return False
+            await asyncio.sleep(HELD_LOOK_S)
+        await asyncio.to_thread(self._append_cancelled, running.entry.bisection_id)
+        return True
+
+    def _append_cancelled(self, bisection_id: str) -> None:
         with self._store.lock(bisection_id):
             self._store.append(bisection_id, "cancelled", {})
 

@@ -47,7 +47,10 @@ async def log_in(request: Request) -> Response:
     if not is_same_origin(request.headers):
         raise Refused(403, "this form does not come from a page of this service")
     body = await request.body()
-    form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4) if len(body) <= MAX_FORM_BYTES else {}
+    try:
+        form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4) if len(body) <= MAX_FORM_BYTES else {}
+    except ValueError:
+        raise Refused(400, "this form has too many fields") from None
     token = form.get("token", [""])[0].strip()
     doorman = parts_of(request).doorman
     session_id = await asyncio.to_thread(doorman.open_session, token) if token else None

@@ -71,8 +71,10 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(BisectTrainError)
     async def _known(request: Request, error: BisectTrainError) -> JSONResponse:
-        status = 400 if isinstance(error, InputError) else 503 if isinstance(error, MachineError) else 409
-        return answer_problem(status, error.message, hint=error.hint)
+        if isinstance(error, MachineError):  # it names places on this machine, and the caller may be anybody
+            _LOG.error("%s %s: %s", request.method, request.url.path, mask_text(error.message))
+            return answer_problem(503, "the service cannot do this now", hint="ask again later; the service's log says why")
+        return answer_problem(400 if isinstance(error, InputError) else 409, error.message, hint=error.hint)
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from bisect_train.core.errors import MachineError
 from bisect_train.store.contract import lock_held, no_bisection
 
 _PATIENCE_S = 1.0  # `is_running` takes a lock for an instant; a coordinator that starts just then waits for it
+_LOOK_S = 0.02  # another process that asks has the lock for an instant, too
+_LOOK_POLL_S = 0.002
+_LOOKS = threading.Lock()  # one look at a time, so that threads that ask do not see each other
 
 
 class LockFolder:
@@ -52,14 +56,15 @@ class LockFolder:
         path, _ = self._paths(bisection_id)
         if not path.exists():
             return False
-        lock = FileLock(path, timeout=0)
-        try:
-            lock.acquire()
-        except (Timeout, PermissionError):
-            return True
-        except OSError:
-            return False
-        lock.release()
+        lock = FileLock(path, timeout=_LOOK_S)
+        with _LOOKS:
+            try:
+                lock.acquire(poll_interval=_LOOK_POLL_S)
+            except (Timeout, PermissionError):
+                return True
+            except OSError:
+                return False
+            lock.release()
         return False
 
     def is_held_now(self, _connection: object, bisection_id: str) -> bool:

@@ -61,6 +61,7 @@ class SqlQueue(SqlUsers):
         super().__init__(database)
         self._holders = holders
         self._clock = clock
+        self._lease_s: dict[str, float] = {}  # by dispatcher of this process
 
     # ---- entries --------------------------------------------------------------------------------------------------
 
@@ -150,6 +151,7 @@ class SqlQueue(SqlUsers):
     def join(self, *, lease_s: float = DISPATCHER_LEASE_S) -> Iterator[str]:
         """See `queue_contract.Queue`."""
         name, is_over = secrets.token_hex(16), threading.Event()
+        self._lease_s[name] = lease_s
         with self._database.write() as connection:
             row = {"id": name, "host": host_name(), "pid": os.getpid(), "until_s": self._database.now(connection) + lease_s}
             connection.execute(insert(dispatchers).values(row))
@@ -160,17 +162,23 @@ class SqlQueue(SqlUsers):
         finally:
             is_over.set()
             thread.join(_JOIN_S)
+            self._lease_s.pop(name, None)
             with suppress(MachineError):  # without a server it counts as dead after its time
                 self._leave(name)
 
     def _beat(self, dispatcher: str, lease_s: float, is_over: threading.Event) -> None:
         """Say that a dispatcher lives until it leaves, or counts as dead."""
         while not is_over.wait(lease_s / 3):
-            with suppress(MachineError), self._database.write() as connection:
-                until_s = self._database.now(connection) + lease_s
-                change = update(dispatchers).where(dispatchers.c.id == dispatcher).values(until_s=until_s)
-                if connection.execute(change).rowcount == 0:
+            with suppress(MachineError):
+                if not self._renew(dispatcher, lease_s):
                     return
+
+    def _renew(self, dispatcher: str, lease_s: float) -> bool:
+        """Note that a dispatcher lives; return False if it counts as dead: others have put its entries back."""
+        with self._database.write() as connection:
+            until_s = self._database.now(connection) + lease_s
+            change = update(dispatchers).where(dispatchers.c.id == dispatcher).values(until_s=until_s)
+            return connection.execute(change).rowcount == 1
 
     def _leave(self, dispatcher: str) -> None:
         with self._database.write() as connection:
@@ -206,6 +214,8 @@ class SqlQueue(SqlUsers):
         """See `queue_contract.Queue`."""
         if not self._is_work_likely(dispatcher):
             return None
+        if not self._renew(dispatcher, self._lease_s.get(dispatcher, DISPATCHER_LEASE_S)):  # before it finds itself dead
+            raise _counts_as_dead(dispatcher)
         self.recover()
         with self._database.write() as connection:
             alive = select(dispatchers.c.id).where(dispatchers.c.id == dispatcher).with_for_update()

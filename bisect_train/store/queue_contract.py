@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -66,6 +66,12 @@ class UserLimits:
 
 
 NO_LIMITS = UserLimits()
+LOCAL_USER = "local"
+"""The one person on this machine, where nobody needs a token."""
+OPERATOR = "operator"
+"""Who has a token that the service was started with."""
+OWN_NAMES = (LOCAL_USER, OPERATOR)
+"""Users whom the service knows without a token of the store's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class User:
         limits: see `UserLimits`.
         created_s: seconds since the epoch.
         has_token: False once it was revoked.
+        token_hash: SHA-256 of the token, "" without one; never shown.
     """
 
     name: str
@@ -85,6 +92,7 @@ class User:
     limits: UserLimits
     created_s: float
     has_token: bool = True
+    token_hash: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +178,17 @@ class Queue(Protocol):
             limits: see `UserLimits`.
             token: one that was made elsewhere at random, of at least `MIN_TOKEN_CHARS` characters; made here unless given.
         Raises:
-            InputError: the name is taken or no name, or the token is short or somebody else's.
+            InputError: the name is taken, no name or one of `OWN_NAMES`, or the token is short or somebody else's.
         """
+
+    def ensure_own_user(self, name: str) -> None:
+        """Make the entry of one of `OWN_NAMES`, an administrator without a token, unless there is one."""
 
     def set_user(self, name: str, *, is_admin: bool | None = None, limits: UserLimits | None = None) -> User:
         """Change a user; None leaves a thing as it is."""
 
     def renew_token(self, name: str) -> str:
-        """Return a new token of a user; the old one is good for nothing any more."""
+        """Return a new token of a user; the old one is good for nothing any more. None of `OWN_NAMES` gets one."""
 
     def revoke_token(self, name: str) -> None:
         """Take a user's token away; what it asked stays."""

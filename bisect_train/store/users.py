@@ -9,7 +9,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from bisect_train.core.errors import InputError
 from bisect_train.store.engine import Database
-from bisect_train.store.queue_contract import NO_LIMITS, User, UserLimits
+from bisect_train.store.queue_contract import NO_LIMITS, OWN_NAMES, User, UserLimits
 from bisect_train.store.rows import take_number
 from bisect_train.store.tables import users
 from bisect_train.store.tokens import check_token, hash_token, new_token
@@ -27,6 +27,7 @@ class SqlUsers:
         """See `queue_contract.Queue`."""
         if not _NAME.fullmatch(name):
             raise InputError(f"{name[:80]!r} is no name for a user", hint="1 to 64 letters, digits and . _ @ -")
+        _refuse_own(name)
         _check_limits(limits)
         token = new_token() if token is None else check_token(token)
         with self._database.write() as connection:
@@ -38,6 +39,16 @@ class SqlUsers:
             row = {"name": name, "token_hash": hash_token(token), "is_admin": is_admin, **_limits_row(limits)}
             connection.execute(insert(users).values({**row, "created_s": self._database.now(connection)}))
         return token
+
+    def ensure_own_user(self, name: str) -> None:
+        """See `queue_contract.Queue`."""
+        if name not in OWN_NAMES:
+            raise ValueError(f"{name!r} is no user of the service itself")
+        with self._database.write() as connection:
+            take_number(connection)
+            if connection.scalar(select(users.c.name).where(users.c.name == name)) is None:
+                row = {"name": name, "token_hash": None, "is_admin": True, **_limits_row(NO_LIMITS)}
+                connection.execute(insert(users).values({**row, "created_s": self._database.now(connection)}))
 
     def set_user(self, name: str, *, is_admin: bool | None = None, limits: UserLimits | None = None) -> User:
         """See `queue_contract.Queue`."""
@@ -53,6 +64,7 @@ class SqlUsers:
 
     def renew_token(self, name: str) -> str:
         """See `queue_contract.Queue`."""
+        _refuse_own(name)
         token = new_token()
         self._set_hash(name, hash_token(token))
         return token
@@ -108,7 +120,13 @@ def no_user(name: str) -> InputError:
 
 def _user_of_row(row: Any) -> User:
     limits = UserLimits(row.max_queued, row.max_running, row.max_probes_per_day, row.max_gpu_hours_per_day)
-    return User(row.name, bool(row.is_admin), limits, row.created_s, row.token_hash is not None)
+    has_token = row.token_hash is not None
+    return User(row.name, bool(row.is_admin), limits, row.created_s, has_token, row.token_hash or "")
+
+
+def _refuse_own(name: str) -> None:
+    if name in OWN_NAMES:
+        raise InputError(f"{name!r} is a name of the service's own, and gets no token", hint="take another name")
 
 
 def _limits_row(limits: UserLimits) -> dict[str, Any]:

@@ -38,6 +38,7 @@ API_URL = "https://api.github.com"
 LABEL = "bisect-train"
 CHECK_NAME = "bisect-train"
 TIMEOUT_S = 15
+GONE = (404, 410)  # statuses of an issue that was deleted
 NUM_UNLABELLED = 300  # issues looked through where none has the label: a token without the right to label loses it
 TEXT_LIMIT = 65_535  # of a check-run's summary. Source: docs.github.com, "Create a check run"
 _NOREPLY = re.compile(r"(?:\d+\+)?([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))@users\.noreply\.github\.com")
@@ -206,11 +207,23 @@ class GithubIssue(_Place):
         """Return the finding's issue: the one of the receipt, one with our label, one of the newest."""
         mark = mark_of(message.finding)
         number = _number_of(earlier)
-        known = [repo.get_issue(number)] if number else []
+        known = _known_issue(repo, number) if number else []
         labelled = repo.get_issues(state="all", labels=[LABEL])
         newest = repo.get_issues(state="all", sort="created", direction="desc")
         searches: tuple[Iterable[Issue], ...] = (known, labelled, islice(newest, NUM_UNLABELLED))
         return next((found for items in searches if (found := self._first_of_ours(items, mark)) is not None), None)
+
+
+def _known_issue(repo: Repository, number: int) -> list[Issue]:
+    """Return the issue, [] where it was deleted or moved away."""
+    import github
+
+    try:
+        return [repo.get_issue(number)]
+    except github.GithubException as error:
+        if error.status in GONE:
+            return []
+        raise
 
 
 def _is_written_by(user: NamedUser, login: str | None) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bisect_train.core.errors import NotDelivered
+from bisect_train.core.errors import PlaceDown
 from bisect_train.telling.message import Message
 from bisect_train.telling.messenger import Messenger, Receipt
 
@@ -49,7 +49,7 @@ class Patient:
         return self.messenger.can_edit
 
     def send(self, message: Message, *, earlier: Receipt | None = None) -> Receipt:
-        """Tell it, at most `len(PAUSES_S) + 1` times. Raises NotDelivered."""
+        """Tell it, at most `len(PAUSES_S) + 1` times. Raises NotDelivered, PlaceDown where every try failed."""
         for pause_s in (*PAUSES_S, None):
             try:
                 return self.messenger.send(message, earlier=earlier)
@@ -60,9 +60,9 @@ class Patient:
                 self.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
-    def _give_up(self, error: TryLater) -> NotDelivered:
+    def _give_up(self, error: TryLater) -> PlaceDown:
         wait = f", it asks to wait {error.after_s:.0f} s" if error.after_s else ""
-        return NotDelivered(f"{self.name}: {error.reason}{wait}", hint="nothing is lost: tell it again later")
+        return PlaceDown(f"{self.name}: {error.reason}{wait}", hint="nothing is lost: tell it again later")
 
 
 def read_retry_after(value: str | None, *, now_s: float) -> float | None:

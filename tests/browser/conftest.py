@@ -31,7 +31,7 @@ def find_chromium() -> str:
     return found or need("browser", "no Chromium on this machine: `apt-get install chromium`, or set CHROMIUM")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open its loop runs in this thread: others that need one would fail
 def browser() -> Iterator[Any]:
     path = find_chromium()
     try:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeResult
 from bisect_train.store import SqlStore
 from bisect_train.store.queue import SqlQueue
-from bisect_train.store.queue_contract import MAX_STARTS, LimitError, QueueEntry, QueueState, UserLimits
+from bisect_train.store.queue_contract import MAX_STARTS, OWN_NAMES, LimitError, QueueEntry, QueueState, UserLimits
 from bisect_train.store.tables import dispatchers
 
 QUEUED, RUNNING, DONE = QueueState.QUEUED, QueueState.RUNNING, QueueState.DONE
@@ -120,6 +120,19 @@ def test_token_made_elsewhere_is_taken_if_it_is_long_and_nobodys(queue: SqlQueue
 def test_name_that_is_none_is_refused(queue: SqlQueue, name: str) -> None:
     with pytest.raises(InputError, match="no name for a user"):
         queue.add_user(name)
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_name_of_the_services_own_gets_no_token(queue: SqlQueue, name: str) -> None:
+    with pytest.raises(InputError, match="gets no token"):
+        queue.add_user(name, is_admin=True)
+    queue.ensure_own_user(name)
+    queue.ensure_own_user(name)
+    with pytest.raises(InputError, match="gets no token"):
+        queue.renew_token(name)
+    assert queue.user(name).is_admin and not queue.user(name).has_token
+    with pytest.raises(ValueError, match="no user of the service itself"):
+        queue.ensure_own_user("eve")
 
 
 def test_user_is_changed_and_a_name_is_taken_once(queue: SqlQueue) -> None:
@@ -394,6 +407,21 @@ def test_entry_of_a_dead_dispatcher_goes_back(
     with pytest.raises(MachineError, match="counts as dead"):
         queue.claim(dead)
     queue.finish(me, new, DONE)
+
+
+def test_dispatcher_that_slept_past_its_time_and_was_not_replaced_goes_on(
+    queue: SqlQueue, store: SqlStore, ask: Callable[..., str]
+) -> None:
+    first, second = ask("ann"), ask("bob")
+    with queue.join(lease_s=3600) as me:
+        assert queue.claim(me) is not None
+        with store._database.write() as connection:  # as after a suspended machine, or a clock that was set
+            connection.execute(update(dispatchers).where(dispatchers.c.id == me).values(until_s=0.0))
+        again = queue.claim(me)
+        assert again is not None and again.bisection_id == second
+        entry = queue.entry(first)
+        assert entry is not None and (entry.state, entry.num_starts) == (RUNNING, 1)
+        assert queue.recover() == ()
 
 
 @pytest.fixture

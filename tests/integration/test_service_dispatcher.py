@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -12,13 +13,17 @@ from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import select, update
 
 from bisect_train.core.errors import MachineError
 from bisect_train.service.cluster import Cluster, RayPlace
 from bisect_train.service.dispatcher import Dispatcher
 from bisect_train.service.settings import Settings
+from bisect_train.store.address import STORE_VARIABLE
 from bisect_train.store.home import HOME_VARIABLE
 from bisect_train.store.queue_contract import QueueState, UserLimits
+from bisect_train.store.tables import leases
+from tests.postgres import PostgresServer
 from tests.support.service import ServiceLab, service_lab, small_repo
 
 Check = Callable[[], bool]
@@ -151,6 +156,71 @@ def test_coordinator_that_dies_is_started_again_and_goes_on(lab: ServiceLab) -> 
     for name, num_starts in ((killed, 2), (broken, 3)):
         assert state_of(lab, name) is QueueState.DONE
         assert kinds(lab, name).count("started") == num_starts and kinds(lab, name).count("noted") == 4
+
+
+@pytest.fixture
+def leased_lab(
+    tmp_path: Path, repo: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ServiceLab]:
+    """Where coordinators hold leases: one that was killed has its bisection for a while."""
+    monkeypatch.setattr("bisect_train.service.dispatcher.PAUSE_S", 0.1)
+    monkeypatch.setenv(STORE_VARIABLE, postgres.new_database())
+    with service_lab(tmp_path / "home", repo, max_running=1, lease_s=30.0, stop_s=10.0) as made:
+        made.backend.queue.add_user("anna")
+        yield made
+
+
+def end_leases(lab: ServiceLab) -> None:
+    with lab.store._database.write() as connection:
+        connection.execute(update(leases).values(until_s=0.0))
+
+
+def test_coordinator_that_was_killed_is_started_again_once_its_lease_is_over(leased_lab: ServiceLab) -> None:
+    lab, name = leased_lab, put(leased_lab)
+    dispatcher = dispatcher_of(lab, {name: {"events": 4, "die": -9, "tries": 1}})
+
+    async def body() -> None:
+        await until(lambda: kinds(lab, name).count("noted") == 2 and not psutil.pid_exists(runs_of(lab)[0][1]))
+        await asyncio.sleep(1.5)
+        assert state_of(lab, name) is QueueState.RUNNING and len(runs_of(lab)) == 1, "it waits"
+        await asyncio.to_thread(end_leases, lab)
+        await until(is_over(lab, name))
+
+    work(dispatcher, body)
+    assert state_of(lab, name) is QueueState.DONE and kinds(lab, name).count("noted") == 4
+
+
+def test_cancel_of_one_whose_coordinator_was_killed_is_noted_once_its_lease_is_over(leased_lab: ServiceLab) -> None:
+    lab, name = leased_lab, put(leased_lab)
+    dispatcher = dispatcher_of(lab, {name: {"events": 1000, "pause_s": 0.1}})
+
+    async def body() -> None:
+        await until(lambda: "noted" in kinds(lab, name))
+        os.kill(runs_of(lab)[0][1], signal.SIGKILL)
+        await asyncio.to_thread(lab.backend.queue.cancel, name, reason="by anna")
+        await asyncio.sleep(1.5)
+        assert state_of(lab, name) is QueueState.RUNNING
+        await asyncio.to_thread(end_leases, lab)
+        await until(is_over(lab, name))
+
+    work(dispatcher, body)
+    entry = lab.backend.queue.entry(name)
+    assert entry is not None and (entry.state, entry.reason) == (QueueState.CANCELLED, "by anna")
+    assert lab.store.load(name).status == "cancelled" and len(runs_of(lab)) == 1
+
+
+def test_service_that_ends_waits_for_no_lease(leased_lab: ServiceLab) -> None:
+    lab, name = leased_lab, put(leased_lab)
+    dispatcher = dispatcher_of(lab, {name: {"events": 4, "die": -9}})
+
+    async def body() -> None:
+        await until(lambda: kinds(lab, name).count("noted") == 2 and not psutil.pid_exists(runs_of(lab)[0][1]))
+        await asyncio.to_thread(lab.backend.queue.cancel, name, reason="by anna")
+
+    work(dispatcher, body)
+    assert state_of(lab, name) is QueueState.QUEUED and len(runs_of(lab)) == 1
+    with lab.store._database.read() as connection:
+        assert connection.scalar(select(leases.c.bisection_id)) == name, "the lease is there to this moment"
 
 
 def test_coordinator_that_dies_again_and_again_fails_with_its_reason(lab: ServiceLab) -> None:

@@ -12,7 +12,7 @@ from bisect_train.cli.nightly_telling import Place
 from bisect_train.core.errors import NotDelivered
 from bisect_train.nightly.finding import FindingKind, FindingState
 from bisect_train.telling.github import mark_of
-from tests.support.fake_github import REPO, TOKEN, FakeGithub, start_github
+from tests.support.fake_github import REPO, TOKEN, FakeGithub, Refused, start_github
 from tests.support.findings import CULPRIT, HOSTILE, closed, make_finding, updated
 from tests.support.places import NOW_S, open_place
 from tests.support.receivers import Answer
@@ -140,6 +140,29 @@ def test_issue_is_found_again_without_a_receipt(github: FakeGithub, open_at: Ope
         open_at(f"github-issue:{REPO}").tell(telling, earlier=None)
     assert len(github.issues) == 6
     assert github.issues[6]["state"] == "closed"
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_issue_that_was_deleted_is_made_anew(
+    github: FakeGithub, open_at: Open, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, finding = open_at(f"github-issue:{REPO}"), make_finding()
+    first = place.tell(finding, earlier=None)
+    del github.issues[1]
+    github.add_issue("somebody else's")
+    earlier = first | {"place": f"https://github.com/{REPO}/issues/7"}
+    with monkeypatch.context() as patch:
+        patch.setattr(github, "_issue", lambda found: _refuse(status))
+        second = place.tell(updated(finding), earlier=earlier)
+    assert second["how"] == "created" and len(github.issues) == 2
+    assert github.complaints == [f"GET /repos/{REPO}/issues/7: {status} it was deleted"]
+    github.complaints.clear()
+    third = place.tell(closed(updated(finding)), earlier=second)
+    assert third["how"] == "edited" and github.issues[2]["state"] == "closed"
+
+
+def _refuse(status: int) -> None:
+    raise Refused(status, "it was deleted")
 
 
 def test_candidates_are_told_only_where_that_was_asked_for(github: FakeGithub, open_at: Open) -> None:

@@ -20,4 +20,4 @@ def open_place(
 ) -> Place:
     """Return the place of an address; it does not sleep by itself."""
     messenger = open_messenger(address, environ=environ, sleep=sleep, clock=lambda: NOW_S)
-    return Place(address, messenger, with_candidates, mention_authors)
+    return Place(address, messenger, with_candidates, mention_authors, is_public=address.startswith("github-"))

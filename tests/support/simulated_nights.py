@@ -14,7 +14,7 @@ from bisect_train.core.question import Metric
 from bisect_train.nightly.finding import Finding, FoundChange
 from bisect_train.nightly.night import NightReport, Watchman, run_night
 from bisect_train.nightly.state import WatchState, read_state
-from bisect_train.nightly.terms import Compared, Comparison, Level, Standing, Tonight
+from bisect_train.nightly.terms import Compared, Comparison, History, Level, Standing, Tonight
 from bisect_train.store.nightly_contract import NightlyLog
 from bisect_train.store.nightly_memory import MemoryNightlyLog
 from bisect_train.verdict.end_terms import EndRules, Ends, EndsStatus
@@ -195,6 +195,7 @@ class Nights:
     runs: Runs = field(default_factory=lambda: Runs(World()))
     pinned: int | None = None
     pinned_every: int = 1
+    history: History = field(default_factory=Commits)
 
     def __post_init__(self) -> None:
         self.runs.world = self.world
@@ -206,7 +207,7 @@ class Nights:
 
     def night(self, newest: int, **more: Any) -> NightReport:
         """Run a night with this newest commit."""
-        man = Watchman(self.log, self.runs, Commits(), [self.place], lambda: 0.0)
+        man = Watchman(self.log, self.runs, self.history, [self.place], lambda: 0.0)
         pinned = "" if self.pinned is None else name_of(self.pinned)
         tonight = Tonight(WATCH, "repo", "main", name_of(newest), pinned, self.pinned_every, more.pop("asked", "x"))
         return run_night(man, tonight, **more)

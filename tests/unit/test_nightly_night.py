@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from bisect_train.core.errors import BisectTrainError, InterruptedByUser, MachineError
-from bisect_train.nightly.finding import FindingKind, FindingState
+from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, MachineError, NotDelivered, PlaceDown
+from bisect_train.nightly.finding import Finding, FindingKind, FindingState
+from bisect_train.nightly.outbox import MAX_DOWN
 from bisect_train.nightly.terms import Compared, Comparison, Role
 from bisect_train.store.nightly_memory import MemoryNightlyLog
-from tests.support.simulated_nights import WATCH, Killed, Nights, Place, Runs, World, name_of
+from tests.support.simulated_nights import WATCH, Commits, Killed, Nights, Place, Runs, World, idx_of, name_of
 
 STEPS = {3: 6.0, 5: 0.0, 6: 3.0}
 
@@ -79,6 +80,30 @@ def test_second_regression_behind_an_open_one_is_found() -> None:
     assert nights.night(8).exit_status == 0
     assert [finding.state.value for finding in nights.place.got[2:]] == ["closed", "closed"]
     assert nights.state.goods[-1] == name_of(8)
+
+
+@pytest.mark.parametrize("can_prove", [True, False])
+def test_second_regression_is_not_closed_since_the_first_one_is_fixed(can_prove: bool) -> None:
+    nights = quiet(lambda idx: 20.0 * (3 <= idx < 8) + 10.0 * (6 <= idx < 10))
+    nights.runs.can_prove = can_prove
+    for newest in (2, 4, 6, 8, 9):
+        nights.night(newest)
+    assert nights.place.said() == [("open", "regression")] * 2, "which of the two is gone cannot be seen"
+    assert nights.state.night is not None and nights.state.night.exit_status == 5
+    assert nights.night(10).exit_status == 0
+    assert nights.place.said()[2:] == [("closed", "regression")] * 2
+    assert nights.state.goods[-1] == name_of(10)
+
+
+def test_older_regression_is_closed_though_one_behind_it_is_open() -> None:
+    nights = quiet(lambda idx: 20.0 * (3 <= idx < 8) + 6.0 * (idx >= 6) - 6.0 * (idx >= 8))
+    for newest in (2, 4, 6):
+        nights.night(newest)
+    assert nights.night(8).exit_status == 0
+    assert [(item.state.value, item.culprits[0].id) for item in nights.place.got[2:]] == [
+        ("closed", name_of(3)),
+        ("closed", name_of(6)),
+    ]
 
 
 def test_same_commit_again_runs_nothing_and_gives_the_stored_status() -> None:
@@ -169,6 +194,36 @@ def test_branch_that_was_rewritten_is_compared_with_the_newest_good_commit_that_
     assert nights.runs.asked[-1] == Comparison(Role.NEWEST, name_of(2), name_of(3))
 
 
+class Rewritten(Commits):
+    """A branch that was pushed anew: commits from number 100 on share nothing with those before."""
+
+    def is_ancestor(self, commit: str, of: str) -> bool:
+        return super().is_ancestor(commit, of) and (idx_of(commit) >= 100) == (idx_of(of) >= 100)
+
+
+def test_branch_that_has_no_good_commit_any_more_takes_none_unseen() -> None:
+    nights = quiet(lambda idx: 6.0 * (idx >= 101))
+    nights.history = Rewritten()
+    for newest in (0, 2):
+        nights.night(newest)
+    num = len(nights.runs.answered)
+    for is_forced in (False, False, True):
+        with pytest.raises(InputError, match="none of the good commits of this watch lies behind main at 00000065") as caught:
+            nights.night(101, is_forced=is_forced)
+        assert caught.value.exit_status == 2 and "--good REV" in caught.value.hint and "--unshallow" in caught.value.hint
+    assert nights.state.goods == (name_of(0), name_of(2)) and len(nights.runs.answered) == num and not nights.place.got
+    with pytest.raises(InputError, match="does not lie behind main"):
+        nights.night(101, first_good=name_of(1))
+    assert nights.night(101, first_good=name_of(100)).exit_status == 5
+    assert nights.place.got[0].culprits[0].id == name_of(101) and nights.state.goods[-1] == name_of(100)
+
+
+def test_named_good_commit_counts_only_where_none_is_known() -> None:
+    nights = quiet()
+    nights.night(2)
+    assert nights.night(3, first_good=name_of(3)).exit_status == 5 and nights.state.goods == (name_of(2),)
+
+
 def test_first_good_commit_can_be_named() -> None:
     nights = quiet()
     assert nights.night(3, first_good=name_of(1)).exit_status == 5
@@ -208,6 +263,53 @@ def test_place_that_is_down_is_told_the_next_night() -> None:
     nights.place.fails = False
     nights.night(3)
     assert nights.place.said() == [("open", "regression")]
+
+
+class Picky(Place):
+    """A place that never takes what blames commit 3, and says why, or fails over it."""
+
+    error: type[NotDelivered] = NotDelivered
+    num_refused = 0
+
+    def tell(self, finding: Finding, *, earlier: dict[str, Any] | None) -> dict[str, Any]:
+        if finding.culprits and finding.culprits[0].id == name_of(3):
+            self.num_refused += 1
+            raise self.error("GitHub answered 422, No commit found for SHA")
+        return super().tell(finding, earlier=earlier)
+
+
+@pytest.mark.parametrize("error", [NotDelivered, PlaceDown])
+def test_telling_that_is_never_taken_holds_up_no_other_one(error: type[NotDelivered]) -> None:
+    nights = quiet(lambda idx: 6.0 * (3 <= idx < 5) + 6.0 * (7 <= idx < 9))
+    nights.place = place = Picky()
+    place.error = error
+    for newest in (2, 4, 5):
+        nights.night(newest)
+    found = nights.night(8)
+    assert found.exit_status == 5 and len(found.problems) == 1 and "422" in found.problems[0]
+    assert [(item.state.value, item.culprits[0].id) for item in place.got] == [("open", name_of(7))]
+    assert place.num_refused == 4, "each telling once a night: two on the night that closes it"
+    nights.night(9)
+    assert [item.state.value for item in place.got] == ["open", "closed"]
+
+
+class Down(Place):
+    """A place that cannot be reached."""
+
+    num_tried = 0
+
+    def tell(self, finding: Finding, *, earlier: dict[str, Any] | None) -> dict[str, Any]:
+        self.num_tried += 1
+        raise PlaceDown("cannot be reached")
+
+
+def test_place_that_is_down_is_left_alone_for_the_night() -> None:
+    nights = quiet(lambda idx: 6.0 * sum(idx >= at for at in (3, 5, 7, 9)))
+    for newest in (2, 4, 6, 8, 10):
+        nights.night(newest)
+    assert len(nights.place.got) == 4
+    nights.place = place = Down("other")
+    assert len(nights.night(10).problems) == place.num_tried == MAX_DOWN
 
 
 def test_new_place_hears_of_what_is_open_and_not_of_what_is_over() -> None:

@@ -6,17 +6,20 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
+from starlette.requests import Request
 
 from bisect_train.core.errors import InputError
-from bisect_train.service.pages import live
+from bisect_train.service.pages import live, routes
 from bisect_train.service.pages.bisection_view import ViewCache
 from bisect_train.service.pages.contract import Opened, RunInFlight
 from bisect_train.service.pages.list_view import Shelf
 from bisect_train.service.pages.live import Watch
-from tests.support.page_lab import PageLab
+from tests.support.page_lab import OpenDoor, PageLab, make_app, serving
 from tests.support.simulated_bisection import Lab
 
 
@@ -32,6 +35,13 @@ class Counting(PageLab):
 
     def in_flight(self, bisection_id: str) -> Sequence[RunInFlight] | None:
         return self.held
+
+
+class NamedDoor(OpenDoor):
+    """Lets everybody in under the name that they give."""
+
+    def user_of(self, request: Request) -> str | None:
+        return request.headers.get("x-user", "ada")
 
 
 @pytest.fixture
@@ -74,6 +84,23 @@ def test_stream_tells_what_runs_and_ends_with_the_bisection(pages: Counting) -> 
     assert flights[-1]["rows"] == []
     assert told[-1] == ("end", {})
     assert watch.num_watchers == 0
+
+
+def test_one_user_does_not_take_all_streams(pages: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = pages.store.create(pages.lab.question().to_json(), title="watched")
+    monkeypatch.setattr(routes, "MAX_WATCHERS_PER_USER", 1)
+    app = make_app(pages)
+    app.state.pages = replace(app.state.pages, guard=NamedDoor())
+    with serving(app) as address, httpx.Client(base_url=address) as client:
+        with client.stream("GET", f"/b/{name}/live") as first:
+            assert first.status_code == 200 and next(first.iter_lines()).startswith("retry")
+            refused = client.get(f"/b/{name}/live")
+            assert refused.status_code == 429 and "too many of your pages" in refused.text
+            with client.stream("GET", f"/b/{name}/live", headers={"X-User": "grace"}) as other:
+                assert other.status_code == 200
+        with pages.store.lock(name):
+            pages.store.append(name, "cancelled", {})
+    assert app.state.page_desk.watch.num_of("ada") == app.state.page_desk.watch.num_of("grace") == 0
 
 
 def test_many_watchers_share_one_look_and_one_view(pages: Counting) -> None:

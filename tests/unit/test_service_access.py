@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
-from bisect_train.service.auth import COOKIE, LOCAL_USER, MAX_SESSIONS, Doorman, digest_token
+from bisect_train.core.errors import MachineError
+from bisect_train.service.auth import COOKIE, MAX_SESSIONS, Doorman, digest_token
 from bisect_train.service.guard import is_local_host
-from bisect_train.store.queue_contract import UserLimits
+from bisect_train.store.queue_contract import LOCAL_USER, OPERATOR, UserLimits
+from bisect_train.store.tables import users
 from tests.support.service import BASE, ServiceLab, service_lab, small_repo
 
 OWN = {"Origin": BASE}
@@ -58,6 +61,31 @@ def test_token_that_was_revoked_or_renewed_is_good_for_nothing(lab: ServiceLab) 
     assert lab.get("/session", headers=bearer(new))["user"] == "anna"
     queue.revoke_token("ben")
     lab.refuse(401, "GET", "/api/v1/session", headers=bearer(other))
+
+
+def test_service_whose_last_user_lost_the_token_is_open_to_nobody(lab: ServiceLab) -> None:
+    queue = lab.backend.queue
+    queue.add_user("anna")
+    queue.revoke_token("anna")
+    lab.refuse(401, "GET", "/api/v1/bisections")
+    assert lab.get("/session", headers=bearer(queue.renew_token("anna")))["user"] == "anna"
+
+
+def test_service_stays_open_to_the_person_alone_that_asks(lab: ServiceLab) -> None:
+    lab.submit()
+    assert [user.name for user in lab.backend.queue.users()] == [LOCAL_USER]
+    assert lab.get("/session")["is_alone"]
+
+
+@pytest.mark.parametrize("name", [LOCAL_USER, OPERATOR])
+def test_token_of_a_name_of_the_services_own_is_nobodys(tmp_path: Path, repo: Path, name: str) -> None:
+    with service_lab(tmp_path / "home", repo, host="0.0.0.0") as lab:
+        token = "0123456789abcdef0123456789abcdef"
+        lab.backend.queue.ensure_own_user(name)
+        with lab.store._database.write() as connection:  # as an earlier version let it be added
+            connection.execute(update(users).where(users.c.name == name).values(token_hash=digest_token(token)))
+        lab.refuse(401, "GET", "/api/v1/session", headers=bearer(token))
+        lab.refuse(401, "POST", "/api/v1/session", headers=OWN, json={"token": token})
 
 
 def test_token_is_kept_as_a_digest_alone(lab: ServiceLab, tmp_path: Path) -> None:
@@ -135,6 +163,24 @@ def test_session_ends_with_its_users_token(lab: ServiceLab) -> None:
     lab.refuse(401, "POST", "/api/v1/session", headers=OWN, json={"token": token})
 
 
+def test_session_ends_when_its_token_is_renewed(lab: ServiceLab) -> None:
+    token = lab.backend.queue.add_user("anna")
+    old = {"Cookie": f"{COOKIE}={lab.post('/session', {'token': token}, headers=OWN).cookies[COOKIE]}"}
+    renewed = lab.backend.queue.renew_token("anna")
+    lab.refuse(401, "GET", "/api/v1/session", headers=old)
+    new = {"Cookie": f"{COOKIE}={lab.post('/session', {'token': renewed}, headers=OWN).cookies[COOKIE]}"}
+    assert lab.get("/session", headers=new)["user"] == "anna"
+
+
+def test_session_of_an_operators_token_is_good_as_long_as_the_token(tmp_path: Path, repo: Path) -> None:
+    with service_lab(tmp_path / "home", repo, tokens=(digest_token("t" * 40),)) as lab:
+        answer = lab.post("/session", {"token": "t" * 40}, headers=OWN)
+        cookie = {"Cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}
+        assert lab.get("/session", headers=cookie)["user"] == OPERATOR
+        lab.app.state.parts.doorman._tokens = (digest_token("u" * 40),)
+        lab.refuse(401, "GET", "/api/v1/session", headers=cookie)
+
+
 def test_sessions_are_bounded_and_end(lab: ServiceLab) -> None:
     now = [0.0]
     token = lab.backend.queue.add_user("anna")
@@ -158,6 +204,23 @@ def test_form_of_the_login_page_opens_a_session(lab: ServiceLab) -> None:
     answer = lab.call("POST", "/login", data={"token": token}, headers=OWN)
     assert answer.status_code == 303 and answer.headers["location"] == "/"
     assert lab.call("GET", "/", headers={"Cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}).status_code == 200
+
+
+def test_form_of_too_many_fields_is_refused(lab: ServiceLab) -> None:
+    lab.refuse(400, "POST", "/login", data=dict.fromkeys("abcde", "1"), headers=OWN)
+
+
+def test_fault_of_the_machine_names_no_place_to_a_caller(
+    lab: ServiceLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise MachineError("/srv/secret/store.db: cannot use this database", hint="look at /srv/secret")
+
+    monkeypatch.setattr(lab.backend.queue, "users", fail)
+    problem = lab.refuse(503, "GET", "/api/v1/bisections")
+    page = lab.call("GET", "/")
+    assert page.status_code == 503 and "/srv" not in f"{problem} {page.text}"
+    assert "/srv/secret/store.db" in caplog.text
 
 
 def test_users_act_on_their_own_and_administrators_on_all(lab: ServiceLab) -> None:

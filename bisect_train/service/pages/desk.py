@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ParamSpec
@@ -20,6 +21,7 @@ from bisect_train.service.pages.live import Watch
 from bisect_train.service.pages.rendering import render_page
 
 P = ParamSpec("P")
+_LOG = logging.getLogger("bisect_train.service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def refuse(request: Request, status: int, error: str, *, hint: str = "") -> Resp
 def _code_of(error: BisectTrainError, method: str) -> int:
     if isinstance(error, InputError):
         return 404 if method == "GET" else 400
-    return 503 if isinstance(error, MachineError) else 409
+    return 409
 
 
 def guarded(route: Callable[P, Response]) -> Callable[P, Response]:
@@ -79,6 +81,9 @@ def guarded(route: Callable[P, Response]) -> Callable[P, Response]:
         assert isinstance(request, Request)
         try:
             return route(*args, **kwargs)
+        except MachineError as error:  # it names places on this machine, and whoever looks may be anybody
+            _LOG.error("%s %s: %s", request.method, request.url.path, mask_text(error.message))
+            return refuse(request, 503, "the service cannot do this now", hint="try again later; the service's log says why")
         except BisectTrainError as error:
             return refuse(request, _code_of(error, request.method), error.message, hint=error.hint)
 

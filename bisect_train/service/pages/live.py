@@ -51,14 +51,20 @@ class Watch:
         self._cache = cache
         self._watched: dict[str, _Watched] = {}
         self._num_watchers: dict[str, int] = {}
+        self._num_of: dict[str, int] = {}
 
     @property
     def num_watchers(self) -> int:
         """Open streams."""
         return sum(self._num_watchers.values())
 
-    async def stream(self, bisection_id: str) -> AsyncIterator[str]:
+    def num_of(self, user: str) -> int:
+        """Return the open streams of a user."""
+        return self._num_of.get(user, 0)
+
+    async def stream(self, bisection_id: str, *, user: str = "") -> AsyncIterator[str]:
         """Yield server-sent events until nothing more is to come, or the browser goes."""
+        self._num_of[user] = self.num_of(user) + 1
         self._num_watchers[bisection_id] = self._num_watchers.get(bisection_id, 0) + 1
         told, flight, quiet_s = None, "", time.monotonic()
         try:
@@ -79,9 +85,12 @@ class Watch:
                     yield ": still here\n\n"
                 await asyncio.sleep(LOOK_S)
         finally:
-            self._leave(bisection_id)
+            self._leave(bisection_id, user)
 
-    def _leave(self, bisection_id: str) -> None:
+    def _leave(self, bisection_id: str, user: str) -> None:
+        self._num_of[user] -= 1
+        if not self._num_of[user]:
+            del self._num_of[user]
         self._num_watchers[bisection_id] -= 1
         if not self._num_watchers[bisection_id]:
             del self._num_watchers[bisection_id]

@@ -30,6 +30,7 @@ NUM_PROBES = 20  # on the page of a bisection; another page has all
 PROBES_PER_PAGE = 100
 MAX_CHOICES = 300  # of probes to compare with
 MAX_WATCHERS = 500
+MAX_WATCHERS_PER_USER = 250
 MAX_TEXT = 200
 
 
@@ -119,13 +120,16 @@ def _usual_pair(rows: Sequence[ProbePart]) -> tuple[str, str]:
 def live(request: Request, bisection_id: str) -> Response:
     """How a bisection stands, as it changes: server-sent events."""
     desk = desk_of(request)
-    if desk.setup.guard.user_of(request) is None:
+    user = desk.setup.guard.user_of(request)
+    if user is None:
         return refuse(request, 401, "this service needs a token", hint="log in first")
     stored, _ = _load(desk, bisection_id)
+    if desk.watch.num_of(user) >= MAX_WATCHERS_PER_USER:
+        return refuse(request, 429, "too many of your pages are watching", hint="close one, or load this one again by hand")
     if desk.watch.num_watchers >= MAX_WATCHERS:
         return refuse(request, 503, "too many pages are watching", hint="close one, or load this one again by hand")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(desk.watch.stream(stored.id), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(desk.watch.stream(stored.id, user=user), media_type="text/event-stream", headers=headers)
 
 
 @router.get("/b/{bisection_id}/changes")
