@@ -6,6 +6,7 @@ started it, even if that one is killed.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import itertools
@@ -36,6 +37,8 @@ _SETTINGS = {
     "log_min_messages": "warning",
 }
 _RULES = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+_PREFIX = "bt-pg-"
+_OWNER = "owner"  # file with the process id of who made a folder
 _PR_SET_PDEATHSIG = 1
 _START_S = 60.0
 
@@ -46,15 +49,20 @@ class PostgresServer:
     def __init__(self, programs: Path) -> None:
         self._programs = programs
         self._user = "postgres" if os.geteuid() == 0 else None
-        self._folder = Path(tempfile.mkdtemp(prefix="bt-pg-", dir=_base_folder()))
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_base_folder()))
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
-        if self._user:
-            shutil.chown(self._folder, self._user)
-        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync")
-        (self._data / "pg_hba.conf").write_text(_RULES)
-        self.port = _free_port()
-        self.start()
+        (self._folder / _OWNER).write_text(str(os.getpid()))
+        try:
+            if self._user:
+                shutil.chown(self._folder, self._user)
+            self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync")
+            (self._data / "pg_hba.conf").write_text(_RULES)
+            self.port = _free_port()
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
 
     @property
     def _data(self) -> Path:
@@ -124,6 +132,14 @@ def _base_folder() -> str:
     return given if is_open and len(given) < 60 else "/tmp"
 
 
+def remove_orphans() -> None:
+    """Remove the folders of processes that were killed: their servers ended with them."""
+    for owner in Path(_base_folder()).glob(f"{_PREFIX}*/{_OWNER}"):
+        with contextlib.suppress(OSError, ValueError):
+            if not Path(f"/proc/{int(owner.read_text())}").exists():
+                shutil.rmtree(owner.parent, ignore_errors=True)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -165,6 +181,7 @@ def postgres() -> Iterator[PostgresServer]:
         need("postgres", reason)
     programs = find_programs()
     assert programs is not None
+    remove_orphans()
     server = PostgresServer(programs)
     try:
         yield server

@@ -47,6 +47,10 @@ def conclude(
         history: of the commits.
         now_s: seconds since the epoch.
     """
+    is_left = comparison.role is Role.FIXED and not comparison.is_ends_only and compared.standing is Standing.WORSE
+    if is_left and not compared.culprits:
+        said = f"Better than it was, and still worse than {comparison.good[:8]}: the rest can be the change that was intended."
+        compared = replace(compared, standing=Standing.UNCLEAR, summary=f"{said} {compared.summary}")
     intended = intended_culprit(compared.culprits, state.expected) if compared.standing is Standing.WORSE else ""
     events: Events = [
         (
@@ -67,6 +71,8 @@ def conclude(
         events += maker.testable_again()
     if compared.standing is Standing.SAME:
         events += maker.close()
+    elif is_left:
+        events += maker.close() if intended else []
     elif compared.standing is Standing.WORSE and not comparison.is_ends_only:
         events += maker.open_intended(intended) if intended else maker.open_new()
     elif compared.standing is Standing.WORSE and comparison.role is Role.FIXED:
@@ -147,6 +153,9 @@ class _Maker:
 
     def _say_fixed(self, kept: Kept) -> str:
         """Return what closed a finding."""
+        if self._compared.standing is Standing.WORSE:
+            left = f"what is left is {intended_culprit(self._compared.culprits, self._state.expected)[:8]}, an intended change"
+            return f"Fixed in {self._comparison.bad[:8]}: {left}. {self._compared.summary}"
         return f"Fixed in {self._comparison.bad[:8]}: {kept.before[:8]} is no better. {self._compared.summary}"
 
     def testable_again(self) -> Events:

@@ -4,6 +4,7 @@ The order of a night:
 
     1  intended changes: open findings that they explain are labelled, and the last good commit moves behind them
     2  each open regression: is the newest commit still worse than the one before it?   ends only
+       it is, but less, and an intended change has come since: is that the reason?      bisected
     3  one is open: is there another behind it?                                         bisected
        none is open: is the newest commit worse than the last good one?                 bisected
     4  none is open: the newest commit against the pinned baseline                      bisected; ends only for an open drift
@@ -13,12 +14,13 @@ The order of a night:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bisect_train.core.errors import InputError
 from bisect_train.nightly.drift import find_drift
 from bisect_train.nightly.finding import FindingKind
 from bisect_train.nightly.labels import due_labels
+from bisect_train.nightly.mending import may_be_mended
 from bisect_train.nightly.state import Night, Seen, WatchState
 from bisect_train.nightly.terms import Comparison, Events, History, Kept, Role, Standing, Tonight, failure_of
 
@@ -88,6 +90,7 @@ def _comparisons(state: WatchState, night: Night, tonight: Tonight, history: His
     asked = [_is_gone(kept, Role.FIXED, commit) for kept in earlier]
     if any(night.find(comparison) is None for comparison in asked):
         return asked
+    asked += _searched(state, night, earlier, history)
     if regressions:
         level_at = regressions[-1].level_at
         can_tell = not failure_of(regressions[-1].finding.report)  # a program that fails hides all else
@@ -108,6 +111,17 @@ def _comparisons(state: WatchState, night: Night, tonight: Tonight, history: His
 def _is_gone(kept: Kept, role: Role, commit: str) -> Comparison:
     """Return the comparison that shows whether an open finding is fixed."""
     return Comparison(role, kept.before, commit, finding=kept.finding.id, is_ends_only=True)
+
+
+def _searched(state: WatchState, night: Night, earlier: list[Kept], history: History) -> list[Comparison]:
+    """Return the searches for what is left of open findings, where that can be an intended change."""
+    asked = []
+    for kept in earlier:
+        ends_only = _is_gone(kept, Role.FIXED, night.commit)
+        seen = night.find(ends_only)
+        if seen is not None and seen.standing is Standing.WORSE and may_be_mended(state, kept, history):
+            asked.append(replace(ends_only, is_ends_only=False))
+    return asked
 
 
 def _pinned(state: WatchState, night: Night, tonight: Tonight, history: History) -> list[Comparison]:
@@ -151,7 +165,9 @@ def _is_worse(seen: Seen) -> bool:
 
 
 def _finish(state: WatchState, night: Night, good: str) -> Finish:
-    counted = [seen for seen in night.seen if seen.comparison.role is not Role.SECOND or _is_worse(seen)]
+    searched = {replace(seen.comparison, is_ends_only=True) for seen in night.seen if not seen.comparison.is_ends_only}
+    final = [seen for seen in night.seen if not seen.comparison.is_ends_only or seen.comparison not in searched]
+    counted = [seen for seen in final if seen.comparison.role is not Role.SECOND or _is_worse(seen)]
     main = [seen for seen in counted if seen.comparison.role in (Role.NEWEST, Role.FIXED)]
     if any(_is_worse(seen) for seen in counted):
         status = 5

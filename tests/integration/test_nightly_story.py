@@ -199,6 +199,22 @@ def test_fetched_branch_is_the_remote_one_and_nothing_of_the_user_moves(stage: S
     assert stage.story.repo.git(*in_clone, "status", "--porcelain") == ""
 
 
+def test_branch_that_was_pushed_anew_is_not_good_unseen(stage: Stage) -> None:
+    stage.night(1)
+    last_good = stage.night(2)["last_good"]
+    repo = stage.story.repo
+    stage.story.go_to(3)
+    anew = repo.git("commit-tree", "HEAD^{tree}", "-m", "all history in one commit")
+    repo.git("update-ref", f"refs/heads/{BRANCH}", anew)
+    run = ("nightly", "--branch", BRANCH, "--min-effect", str(MIN_EFFECT), "--steps", "4", "--quiet")
+    for more, said in [((), "none of the good commits"), (("--good", last_good), "does not lie behind main")]:
+        status, _, err = stage.call(*run, *more, "--", "python", "train.py")
+        assert status == 2 and said in err and anew[:12] in err
+    status, out, _ = stage.call("nightly", "status")
+    assert status == 0 and last_good[:12] in out and anew[:12] not in out.split("last good")[1].splitlines()[0]
+    assert stage.call(*run, "--good", anew, "--", "python", "train.py")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

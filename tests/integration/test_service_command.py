@@ -36,7 +36,15 @@ def test_users_are_added_changed_listed_and_revoked(run: Run, tmp_path: Path) ->
         store.close()
     status, out, _ = run("serve", "user", "list")
     assert status == 0 and re.search(r"anna +user, no token", out) and token not in out
-    for args in (("add", "anna"), ("add", "no/name"), ("revoke", "ben"), ("renew", "ben"), ("set", "ben")):
+    for args in (
+        ("add", "anna"),
+        ("add", "no/name"),
+        ("add", "operator"),
+        ("add", "local", "--admin"),
+        ("revoke", "ben"),
+        ("renew", "ben"),
+        ("set", "ben"),
+    ):
         assert run("serve", "user", *args)[0] == 2, args
 
 

@@ -159,9 +159,7 @@ def test_coordinator_that_dies_is_started_again_and_goes_on(lab: ServiceLab) -> 
 
 
 @pytest.fixture
-def leased_lab(
-    tmp_path: Path, repo: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ServiceLab]:
+def leased_lab(tmp_path: Path, repo: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceLab]:
     """Where coordinators hold leases: one that was killed has its bisection for a while."""
     monkeypatch.setattr("bisect_train.service.dispatcher.PAUSE_S", 0.1)
     monkeypatch.setenv(STORE_VARIABLE, postgres.new_database())

@@ -172,6 +172,39 @@ def test_intended_change_does_not_excuse_another_one() -> None:
     ]
 
 
+def intended_one_behind(*, can_prove: bool = True, until: int = 7, at: int = 8) -> Nights:
+    """A regression at 3 that is fixed at `until`, and an intended change that is there from `at` on."""
+    nights = quiet(lambda idx: 20.0 * (3 <= idx < until) + 10.0 * (idx >= at))
+    nights.expect(at, "a smaller model")
+    for newest in (2, 4, 6):
+        nights.night(newest)
+    nights.runs.can_prove = can_prove
+    return nights
+
+
+def test_regression_is_closed_where_what_is_left_is_an_intended_change() -> None:
+    nights = intended_one_behind()
+    assert nights.night(8).exit_status == 0
+    assert nights.runs.asked[-1] == Comparison(Role.FIXED, name_of(2), name_of(8), nights.place.got[0].id)
+    assert nights.place.said() == [("open", "regression"), ("closed", "regression")]
+    assert "what is left is 00000008, an intended change" in nights.place.got[1].summary
+    assert nights.state.goods[-1] == name_of(8) and nights.night(9).exit_status == 0
+
+
+def test_what_is_left_and_not_proved_to_be_the_intended_change_is_unclear() -> None:
+    nights = intended_one_behind(can_prove=False, at=5)
+    found = nights.night(8)
+    assert found.exit_status == 3 and "can be the change that was intended" in found.summary
+    assert nights.place.said()[0] == ("open", "regression") and "closed" not in dict(nights.place.said())
+    assert nights.state.goods[-1] == name_of(2)
+
+
+def test_intended_change_behind_a_regression_that_is_still_there_starts_no_search() -> None:
+    nights = intended_one_behind(until=100)
+    assert nights.night(8).exit_status == 5
+    assert [item.role for item in nights.runs.asked if item.bad == name_of(8) and not item.is_ends_only] == [Role.SECOND]
+
+
 def test_failure_that_gives_way_to_a_worse_metric_is_over_and_the_metric_is_another_finding() -> None:
     nights = quiet(lambda idx: 50.0 * (idx == 3 or idx == 4) + 6.0 * (idx >= 5))
     nights.runs.report_of = lambda comparison: {
