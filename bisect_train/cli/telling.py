@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from bisect_train.cli.desk import Desk
+from bisect_train.core.changes import digest_of
 from bisect_train.core.errors import BisectTrainError, InputError, NotDelivered
 from bisect_train.nightly.finding import Finding, FindingKind, FindingState, FoundChange
 from bisect_train.report import ChangePart, ReportData, report_to_json
@@ -87,7 +88,8 @@ def _tell_place(desk: Desk, finding: Finding, messenger: Messenger, address: str
     """Tell one place; return what became of it."""
     bisection, content = finding.bisection, _content_of(finding)
     known = _told_before(desk, finding, is_of_several=bool(telling.name))
-    here = [data for data in known if data["address"] == address]
+    place = digest_of(address)  # an address may be a secret, and everybody who sees the bisection sees its events
+    here = [data for data in known if data["place"] == place]
     if here and here[-1]["content"] == content:
         return "has this message already"
     finding = replace(finding, revision=_revision_of(known, content, default=finding.revision))
@@ -97,7 +99,7 @@ def _tell_place(desk: Desk, finding: Finding, messenger: Messenger, address: str
     receipt = messenger.send(compose(finding, mention_authors=telling.mention_authors), earlier=earlier)
     if not receipt.is_told:
         return f"{receipt.how}, {receipt.reason}"
-    told = {"address": address, "finding": finding.id, "revision": finding.revision, "content": content}
+    told = {"place": place, "name": messenger.name, "finding": finding.id, "revision": finding.revision, "content": content}
     with desk.store.lock(bisection):
         desk.store.append(bisection, TOLD, {**told, "key": finding.key, "receipt": receipt.to_json()})
     return f"{receipt.how} {receipt.place}".rstrip()

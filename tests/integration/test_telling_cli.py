@@ -47,6 +47,7 @@ def test_run_tells_a_confirmed_culprit_and_resume_does_not_tell_again(bench: Ben
     (request,) = receiver.taken
     assert [item["id"] for item in request.data["culprits"]] == [bench.commit(CULPRIT)]
     assert request.data["is_confirmed"] and request.data["report"]["status"] == "isolated"
+    assert receiver.url not in bench.succeed("log"), "an address may be a secret"
     again = bench.call("resume", "--tell", receiver.url)
     assert again[0] == 0 and "has this message already" in again[2]
     assert len(receiver.taken) == 1
