@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from tests.support.engines.bench import Job, Rank, run_jobs
+from tests.support.engines.bench import RECORDER, Job, Rank, run_jobs
 from tests.support.engines.checks import NORM_TOLERANCE, assert_near, assert_stopped, assert_told, assert_unchanged, records_of
 
 torch = pytest.importorskip("torch", reason="the engines train with torch")
+sys.path.insert(0, str(RECORDER))
+from _bisect_train_recorder import hashes  # noqa: E402
+
+from tests.support.engines.common import batch  # noqa: E402
+
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 
 ENGINES = (
@@ -63,3 +70,15 @@ def test_last_stage_of_a_pipeline_has_the_losses_of_all_micro_batches(runs: dict
     first, last = records_of(runs["pipeline_1f1b"][1])
     assert {step.micro for step in first.steps} == {()}
     assert {len(step.micro) for step in last.steps} == {4}
+
+
+def test_batch_of_a_pipeline_is_what_its_stages_are_given_not_the_memory_on_which_they_learn_their_shapes(
+    runs: dict[str, list[list[Rank]]],
+) -> None:
+    given = hashes.BatchHasher(torch)
+    for micro_batch in batch(0)[0].chunk(4):
+        given.add((micro_batch,), {})
+    for engine in ("pipeline_1f1b", "pipeline_summed"):
+        first, last = runs[engine][1]
+        assert first.steps[0]["batch_hash"] == given.hexdigest()
+        assert last.steps[0]["batch_hash"] == runs["pipeline_1f1b"][1][1].steps[0]["batch_hash"]

@@ -1,4 +1,4 @@
-"""The story of a branch, commit by commit, for the nights that watch it: what it trains to is a number in one of its files.
+"""The story of a branch, commit by commit, for the nights that watch it: what it trains to is a sum of numbers, each in a file of its own.
 
 night  commits          what happens
 1      start            clean: taken as the first good commit
@@ -20,20 +20,37 @@ from tests.support.git_repos import UserRepo
 MIN_EFFECT = 0.1
 BRANCH = "main"
 
-STEPS: dict[str, tuple[int, float]] = {
-    "start": (1, 0.0),
-    "docs": (2, 0.0),
-    "tidy": (3, 0.0),
-    "worse": (3, 1.0),
-    "notes": (4, 1.0),
-    "mended": (5, 0.0),
-    "rename": (6, 0.0),
-    "meant": (6, 0.5),
-    "creep1": (6, 0.56),
-    "creep2": (7, 0.59),
-    "creep3": (7, 0.62),
+STEPS: dict[str, tuple[int, dict[str, float]]] = {
+    "start": (1, {}),
+    "docs": (2, {}),
+    "tidy": (3, {}),
+    "worse": (3, {"worse": 1.0}),
+    "notes": (4, {}),
+    "mended": (5, {"worse": 0.0}),
+    "rename": (6, {}),
+    "meant": (6, {"meant": 0.5}),
+    "creep1": (6, {"creep1": 0.06}),
+    "creep2": (7, {"creep2": 0.03}),
+    "creep3": (7, {"creep3": 0.03}),
 }
-"""Name of a commit -> (night before which it comes, what it adds to the loss)."""
+"""Name of a commit -> (night before which it comes, what it adds to the loss: each change a file of its own)."""
+
+PARTS = ("worse", "meant", "creep1", "creep2", "creep3")
+SETTINGS = f"""\
+from parts import {", ".join(PARTS)}
+
+PENALTY = sum(part.ADDED for part in ({", ".join(PARTS)}))
+"""
+
+
+def part_path(part: str) -> str:
+    """Return the path of the file that says what a part adds to the loss."""
+    return f"parts/{part}.py"
+
+
+def part_text(added: float) -> str:
+    """Return the content of such a file."""
+    return f"ADDED = {added!r}\n"
 
 
 @dataclass(frozen=True)
@@ -48,9 +65,13 @@ class BranchStory:
         """Write all commits on the branch `all`; `program` is train.py, which reads `settings.PENALTY`."""
         repo = UserRepo.create(path)
         commits = {}
-        for name, (_, penalty) in STEPS.items():
-            files = {"train.py": program, "settings.py": f"PENALTY = {penalty!r}\n", f"notes/{name}.md": "\n"}
-            commits[name] = repo.commit(files, message=f"commit {name}")
+        start = {"train.py": program, "settings.py": SETTINGS, "parts/__init__.py": ""}
+        start.update({part_path(part): part_text(0.0) for part in PARTS})
+        for name, (_, added) in STEPS.items():
+            files = {part_path(part): part_text(value) for part, value in added.items()}
+            commits[name] = repo.commit(
+                {**(start if name == "start" else files), f"notes/{name}.md": "\n"}, message=f"commit {name}"
+            )
         repo.git("checkout", "-q", "-b", "all")
         story = BranchStory(repo, commits)
         story.go_to(1)

@@ -6,7 +6,6 @@ argv[1] is the number of the probe at whose start the process kills itself (SIGK
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from bisect_train.cli.main import main
 from bisect_train.core.probe import ProbeJob
 from bisect_train.core.question import Question
 from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
+from tests.support.branch_story import PARTS, part_path
 from tests.support.simulated_bisection import fingerprint_of
 
 
@@ -45,10 +45,8 @@ def run(kill_at: int) -> None:
 
 def level_of(repository: Repository, tree: str) -> float:
     """Return the loss that a tree trains to."""
-    text = repository.git.text("cat-file", "blob", f"{tree}:settings.py")
-    found = re.search(r"PENALTY = ([0-9.]+)", text)
-    assert found is not None
-    return 1.0 + float(found[1])
+    texts = [repository.git.text("cat-file", "blob", f"{tree}:{part_path(part)}") for part in PARTS]
+    return 1.0 + sum(float(text.removeprefix("ADDED = ")) for text in texts)
 
 
 if __name__ == "__main__":

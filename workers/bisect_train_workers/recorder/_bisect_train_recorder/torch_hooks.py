@@ -190,6 +190,8 @@ class TorchHooks:
 
     def _record_batch(self, module: Any, args: Any, kwargs: Any) -> None:
         """Hash the inputs of a training forward."""
+        if self._pipeline.is_preparing:
+            return
         if not self._has_batch and is_training_call(self._torch, module):
             self._has_batch = True
             self._begin(module, args, kwargs)
