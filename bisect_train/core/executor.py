@@ -27,10 +27,17 @@ class ProbeFinished:
 
 @dataclass(frozen=True, slots=True)
 class ProbeLost:
-    """A probe never finished (dead worker or node, port in use): it has no verdict and is run again."""
+    """A probe never finished (dead worker or node, port in use): it has no verdict and is run again.
+
+    Attributes:
+        job_id: of the job.
+        reason: for a person.
+        node: where it ran, "" where that is unknown.
+    """
 
     job_id: str
     reason: str
+    node: str = ""
 
 
 ExecutorEvent = ProbeProgress | ProbeFinished | ProbeLost

@@ -188,11 +188,15 @@ class MachineFacts:
         hardware_class: CPU model, vector level and accelerator, as text; probes compare only within one class.
         interpreter: python and torch version and a digest of the installed distributions.
         slots: probes of the asked size that run at the same time.
+        nodes: names of the nodes on which they run, those of `ProbeResult.node`; () where it is one machine.
+        notes: what a reader of the report should know of the cluster, such as nodes that are left out.
     """
 
     hardware_class: str
     interpreter: str
     slots: int
+    nodes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +265,7 @@ class ProbeJob:
         reference: run right before or after it on the same worker, where costs are compared by pairs; else None.
         early: when it may be stopped before its last step; None runs it to its end.
         seeds_ahead: seed indices of runs that come soon: what takes time before they can start may be begun.
+        avoid: names of nodes on which it must not run as long as there is another one.
     """
 
     id: str
@@ -272,6 +277,7 @@ class ProbeJob:
     reference: ProbeSpec | None = None
     early: EarlyRules | None = None
     seeds_ahead: tuple[int, ...] = ()
+    avoid: tuple[str, ...] = ()
 
     def with_own_settings(self) -> ProbeJob:
         """Return the job with settings that have the interpreter, the data and the patterns of its variant."""

@@ -1,4 +1,4 @@
-"""The story of a branch, commit by commit, for the nights that watch it: what it trains to is a sum of numbers, each in a file of its own.
+"""The story of a branch, commit by commit, for the nights that watch it: what it trains to is a sum of numbers, a file each.
 
 night  commits          what happens
 1      start            clean: taken as the first good commit
