@@ -88,7 +88,7 @@ def check_complete(git: Git, tree: str, *, inside: str = "") -> None:
     more = f" and {len(paths) - _MAX_SHOWN_PATHS} more" if len(paths) > _MAX_SHOWN_PATHS else ""
     raise UnbuildableError(
         f"objects are missing from the repository: {shown}{more} (tree {tree[:12]})",
-        hint="in a partial clone: git fetch --refetch --no-filter, or check that commit out once",
+        hint="in a partial clone: git fetch --refetch --no-filter; otherwise it is damaged (git fsck): take a fresh clone",
     )
 
 

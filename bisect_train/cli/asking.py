@@ -11,11 +11,11 @@ from bisect_train.changes.fixup import read_fixup
 from bisect_train.changes.fixup_patch import paths_of
 from bisect_train.changes.history import read_skip_file, resolve_skips
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.command_check import THE_COMMAND, Checkouts, check_command, check_judge, check_program
 from bisect_train.cli.difference import ask_difference
 from bisect_train.cli.finding import find_recipe
 from bisect_train.cli.notes import say_note
-from bisect_train.cli.options import Asked
 from bisect_train.cli.symptoms import refuse_symptom
 from bisect_train.cli.whens import commands_of
 from bisect_train.core.errors import InputError, RecipeError, RevisionError

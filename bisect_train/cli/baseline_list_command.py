@@ -11,9 +11,9 @@ from rich.text import Text
 from bisect_train.baseline import list_baselines, read_baseline
 from bisect_train.baseline.values import mean_and_sd
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import open_desk
-from bisect_train.cli.options import Output
 from bisect_train.report.words import say_number
 
 

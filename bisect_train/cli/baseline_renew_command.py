@@ -9,11 +9,12 @@ import rich_click as click
 
 from bisect_train.baseline import Intended, Saved, read_baseline, write_baseline
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import split_options
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.baseline_save_command import say_saved
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.golden_runs import measure_golden, now_text
-from bisect_train.cli.options import probe_options, split_options, what_options
+from bisect_train.cli.options import probe_options, what_options
 from bisect_train.core.question import Range
 from bisect_train.core.secrets import mask_command
 

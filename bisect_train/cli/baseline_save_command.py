@@ -10,10 +10,11 @@ import rich_click as click
 from bisect_train.baseline import Baseline, Saved, list_baselines, path_of, read_baseline, write_baseline
 from bisect_train.baseline.values import mean_and_sd
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import split_options
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.golden_runs import Measured, measure_golden, now_text
-from bisect_train.cli.options import probe_options, split_options, what_options
+from bisect_train.cli.options import probe_options, what_options
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import Question, Range
 from bisect_train.core.secrets import mask_command

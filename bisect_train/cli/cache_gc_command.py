@@ -7,8 +7,8 @@ from typing import Any
 import rich_click as click
 
 from bisect_train.cli.amounts import AgeType, SizeType, limit_in_force
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console
-from bisect_train.cli.options import Output
 from bisect_train.cli.stock import take_stock
 from bisect_train.cli.tidied import ids_of, report_plan, report_tidied
 from bisect_train.cli.tidying import Wish, choose, tidy

@@ -8,9 +8,9 @@ from pathlib import Path
 import rich_click as click
 
 from bisect_train.cli.amounts import limit_in_force
+from bisect_train.cli.asked import Output
 from bisect_train.cli.cache_table import print_stock, stock_to_json
 from bisect_train.cli.delivering import make_console, write_text
-from bisect_train.cli.options import Output
 from bisect_train.cli.stock import Stock, take_stock
 from bisect_train.cli.stored_results import Machine, ResultGroup, count_results
 from bisect_train.store.upkeep import open_archive

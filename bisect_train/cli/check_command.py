@@ -12,6 +12,7 @@ import rich_click as click
 from bisect_train.changes.config import read_config
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
+from bisect_train.cli.asked import Asked, split_options
 from bisect_train.cli.asking import ask_question, config_ends
 from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.desk import open_desk
@@ -19,13 +20,11 @@ from bisect_train.cli.driving import answer_without_runs, start_bisection
 from bisect_train.cli.end_states import has_end_states
 from bisect_train.cli.golden_runs import split_baseline, with_baseline
 from bisect_train.cli.options import (
-    Asked,
     choice_options,
     judge_options,
     output_options,
     probe_options,
     search_options,
-    split_options,
     state_options,
     what_options,
 )

@@ -10,17 +10,11 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
+from bisect_train.cli.asked import split_options
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import open_desk
-from bisect_train.cli.options import (
-    config_end_options,
-    output_options,
-    probe_options,
-    split_options,
-    state_options,
-    what_options,
-)
+from bisect_train.cli.options import config_end_options, output_options, probe_options, state_options, what_options
 from bisect_train.cli.planning import config_files
 from bisect_train.cli.singles import OneEnd, run_ends
 from bisect_train.cli.triage_compare import render_compared, triage_compared, write_compared

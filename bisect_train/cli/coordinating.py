@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.coordinator_pipes import Reporter, Share
 from bisect_train.cli.desk import Desk, find_bisection
 from bisect_train.cli.driving import drive_bisection, go_on_behind
-from bisect_train.cli.options import Output
 from bisect_train.cli.reopening import respaced
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.core.executor import Executor, ExecutorEvent, ProbeFinished, ProbeProgress

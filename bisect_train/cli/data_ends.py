@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from bisect_train.changes.data import digest_path
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.finding import find_recipe
-from bisect_train.cli.options import Asked
 from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import DataEnd, Range

@@ -8,8 +8,8 @@ from pathlib import Path
 import rich_click as click
 from rich.console import Console
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.desk import Desk
-from bisect_train.cli.options import Output
 from bisect_train.core.errors import MachineError
 from bisect_train.report import (
     ReportData,

@@ -10,10 +10,11 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
+from bisect_train.cli.asked import Asked, split_options
 from bisect_train.cli.asking import ask_question, range_of
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.driving import start_bisection
-from bisect_train.cli.options import Asked, output_options, split_options
+from bisect_train.cli.options import output_options
 from bisect_train.cli.planning import title_of
 from bisect_train.core.errors import InputError
 from bisect_train.demo import build

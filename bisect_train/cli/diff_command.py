@@ -10,13 +10,14 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
+from bisect_train.cli.asked import Output, split_options
 from bisect_train.cli.asking import range_of
 from bisect_train.cli.delivering import make_console, write_text
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.difference import ask_difference
 from bisect_train.cli.end_states import has_end_states
 from bisect_train.cli.listing import changes_to_json, print_changes
-from bisect_train.cli.options import Output, end_options, range_options, split_options, what_options
+from bisect_train.cli.options import end_options, range_options, what_options
 from bisect_train.cli.planning import config_files
 
 

@@ -7,11 +7,11 @@ from bisect_train.changes.package_axis import pins_of
 from bisect_train.changes.packages import diff_packages
 from bisect_train.changes.priors import read_rule
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.data_ends import check_untracked
 from bisect_train.cli.end_states import end_states, held_configs
 from bisect_train.cli.environments import environment_settings, package_repos
 from bisect_train.cli.finding import find_python, find_recipe
-from bisect_train.cli.options import Asked
 from bisect_train.cli.whens import ask_whens
 from bisect_train.core.errors import InputError
 from bisect_train.core.probe import Rung, RunSettings

@@ -12,12 +12,12 @@ from rich.console import Console
 
 from bisect_train.changes.data import digest_links, digest_path
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import deliver, make_console
 from bisect_train.cli.descending import Whole, look_into, total_cost
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.expecting import expected_culprit, question_behind
 from bisect_train.cli.idle import find_idle_keys, num_key_probes
-from bisect_train.cli.options import Output
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
 from bisect_train.cli.reopening import inside_of, reopen, report_of, respaced, warnings_of
 from bisect_train.cli.telling import tell_answer

@@ -13,9 +13,9 @@ from bisect_train.changes.hydra_axis import check_place
 from bisect_train.changes.packages import Pin, diff_packages, read_packages
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.tree_files import read_file
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.data_ends import data_ends
 from bisect_train.cli.environments import interpreters, is_dotenv
-from bisect_train.cli.options import Asked
 from bisect_train.core.changes import DataLink, FilePatch
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, ConfigHold, EndState, Range

@@ -12,10 +12,10 @@ from packaging.utils import canonicalize_name
 
 from bisect_train.changes.packages.clones import clone_of
 from bisect_train.changes.packages.repo import is_repository
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.data_ends import digest_given
 from bisect_train.cli.finding import find_python
 from bisect_train.cli.notes import say_note
-from bisect_train.cli.options import Asked
 from bisect_train.core.changes import digest_of
 from bisect_train.core.errors import InputError
 from bisect_train.core.probe import EnvironmentSettings

@@ -67,6 +67,8 @@ def say_estimates(question: Question, num_changes: int) -> tuple[str, ...]:
         flaky = estimate_flaky(question, num_changes)
         parts = f"{_say(flaky.ends)} + {_say(flaky.search)} + {_say(flaky.proof)}"
         lines.append(f"many more where a failure comes and goes, {parts}: {_say_total(flaky, question)}")
+    if question.metric.is_paired:
+        lines.append("each of them two runs: the state itself and, right beside it, the good end")
     return tuple(lines)
 
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from bisect_train.cli.options import Asked
+from bisect_train.cli.asked import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.recipe import Recipe, is_file_name, load_recipe, preset_names, preset_path
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.checkup import Finding
 from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.finding import find_python
-from bisect_train.cli.options import Asked
 from bisect_train.cli.singles import OneEnd, run_ends
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser
 from bisect_train.core.probe import ProbeResult

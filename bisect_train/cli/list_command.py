@@ -9,9 +9,9 @@ import rich_click as click
 from rich.markup import escape
 from rich.table import Table
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import open_desk
-from bisect_train.cli.options import Output
 from bisect_train.store.contract import Store, StoredBisection
 
 

@@ -15,8 +15,8 @@ from bisect_train.baseline import Baseline
 from bisect_train.changes.fetching import fetch_branch
 from bisect_train.changes.history import resolve_skips
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.golden_runs import split_baseline
-from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import Question, Range
 from bisect_train.nightly.terms import Tonight

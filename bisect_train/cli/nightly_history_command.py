@@ -7,11 +7,11 @@ from pathlib import Path
 
 import rich_click as click
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console, write_text
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.nightly_desk import open_log, pick_watch
 from bisect_train.cli.nightly_tables import table_of_nights
-from bisect_train.cli.options import Output
 from bisect_train.nightly.state import read_state
 from bisect_train.nightly.view import history_to_json, told_to_json
 

@@ -10,6 +10,7 @@ from typing import Any
 import rich_click as click
 
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Asked, Output, split_options
 from bisect_train.cli.desk import Desk, open_desk
 from bisect_train.cli.nightly_asking import (
     Wanted,
@@ -24,17 +25,7 @@ from bisect_train.cli.nightly_desk import open_log
 from bisect_train.cli.nightly_running import Ancestry, Bisections
 from bisect_train.cli.nightly_telling import Place, places_of
 from bisect_train.cli.nightly_view import deliver_night
-from bisect_train.cli.options import (
-    Asked,
-    Output,
-    judge_options,
-    output_options,
-    prior_options,
-    probe_options,
-    search_options,
-    split_options,
-    what_options,
-)
+from bisect_train.cli.options import judge_options, output_options, prior_options, probe_options, search_options, what_options
 from bisect_train.cli.telling_options import check_addresses
 from bisect_train.nightly.night import Watchman, run_night
 from bisect_train.store.nightly_contract import NightlyLog

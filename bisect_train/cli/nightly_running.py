@@ -13,10 +13,10 @@ from bisect_train.changes.plumbing import decode, printable
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli import driving
+from bisect_train.cli.asked import Asked, Output
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.golden_runs import with_baseline
-from bisect_train.cli.options import Asked, Output
 from bisect_train.cli.planning import title_of
 from bisect_train.cli.reopening import Reopened, reopen, report_of
 from bisect_train.coordinator import SingleProbe, run_singles

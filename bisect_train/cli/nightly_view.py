@@ -9,9 +9,9 @@ from dataclasses import replace
 import rich_click as click
 from rich.console import Console
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import deliver, make_console, write_text
 from bisect_train.cli.nightly_tables import HEADLINES
-from bisect_train.cli.options import Output
 from bisect_train.nightly.night import NightReport
 from bisect_train.nightly.state import OVER, Night, WatchState
 from bisect_train.nightly.terms import Kept, Standing, Tonight

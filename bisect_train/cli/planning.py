@@ -9,10 +9,10 @@ from rich.console import Console
 
 from bisect_train.changes.fixup import FixupUse, refuse_unused
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.asking import config_ends
 from bisect_train.cli.estimate import say_duration, say_estimates
 from bisect_train.cli.notes import say_note
-from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Question
 from bisect_train.core.secrets import mask_command
@@ -141,8 +141,8 @@ def print_dry_run(question: Question, space: ChangeSpace, title: str, store: Sto
     console.print(f"decides   {decides}", markup=False)
     for text, num_matched in space.priors.num_matched:
         console.print(f"prior     {text} ({say_count(num_matched, 'change')})", markup=False, soft_wrap=True)
-    for name, line in zip(("probes", ""), say_estimates(question, len(space.changes)), strict=False):
-        console.print(f"{name:<9} {line}", markup=False, soft_wrap=True)
+    for idx, line in enumerate(say_estimates(question, len(space.changes))):
+        console.print(f"{'' if idx else 'probes':<9} {line}", markup=False, soft_wrap=True)
     if duration := say_duration(store, question, len(space.changes)):
         console.print(f"time      {duration}", markup=False, soft_wrap=True)
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 import rich_click as click
 
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import split_options
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.delivering import make_console
@@ -18,7 +19,6 @@ from bisect_train.cli.options import (
     output_options,
     probe_options,
     second_look_option,
-    split_options,
     variant_options,
     what_options,
 )

@@ -14,11 +14,11 @@ from pathlib import Path
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli import driving
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.asking import ask_question
 from bisect_train.cli.checkup import Finding
 from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.finding import find_recipe
-from bisect_train.cli.options import Asked
 from bisect_train.cli.triaging import with_triage
 from bisect_train.coordinator import SingleProbe, run_singles
 from bisect_train.core.errors import BisectTrainError

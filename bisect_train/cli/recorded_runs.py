@@ -22,8 +22,8 @@ import rich_click as click
 from click.core import ParameterSource
 
 from bisect_train.changes.run_folder import RunFolder, read_run_folder
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.notes import say_note
-from bisect_train.cli.options import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd
 from bisect_train.recipe import Recipe

@@ -10,12 +10,13 @@ from typing import Any
 import rich_click as click
 
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import Output, split_options
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import Desk, open_desk
 from bisect_train.cli.driving import drive_bisection, go_on_behind
 from bisect_train.cli.marking import find_version
 from bisect_train.cli.observation_log import LogSource, read_lines, read_log
-from bisect_train.cli.options import Output, output_options, split_options
+from bisect_train.cli.options import output_options
 from bisect_train.cli.reopening import Reopened, reopen
 from bisect_train.coordinator.retelling import Retelling, list_entries, take_over
 from bisect_train.core.errors import InputError

@@ -6,9 +6,10 @@ from typing import Any
 
 import rich_click as click
 
+from bisect_train.cli.asked import split_options
 from bisect_train.cli.delivering import deliver, deliver_as_stored, make_console
 from bisect_train.cli.desk import open_desk
-from bisect_train.cli.options import output_options, split_options
+from bisect_train.cli.options import output_options
 from bisect_train.cli.reopening import reopen, report_of
 from bisect_train.cli.telling_options import markdown_option
 from bisect_train.core.errors import InputError

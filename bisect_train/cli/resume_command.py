@@ -8,10 +8,11 @@ from typing import Any
 import rich_click as click
 
 from bisect_train.changes.repository import Repository
+from bisect_train.cli.asked import split_options
 from bisect_train.cli.delivering import deliver, make_console
 from bisect_train.cli.desk import Desk, find_bisection, open_desk, whole_of
 from bisect_train.cli.driving import drive_bisection, go_on_behind
-from bisect_train.cli.options import limit_options, output_options, split_options
+from bisect_train.cli.options import limit_options, output_options
 from bisect_train.cli.reading import read_changes
 from bisect_train.cli.reopening import Reopened, descents_of, reopen, report_of
 from bisect_train.cli.telling import tell_answer

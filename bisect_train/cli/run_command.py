@@ -8,6 +8,7 @@ import rich_click as click
 
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
+from bisect_train.cli.asked import split_options
 from bisect_train.cli.asking import ask_question, range_of
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.driving import start_bisection
@@ -22,7 +23,6 @@ from bisect_train.cli.options import (
     probe_options,
     range_options,
     search_options,
-    split_options,
     what_options,
 )
 from bisect_train.cli.planning import config_files, print_dry_run, refuse_nothing_to_search, title_of, warn_before

@@ -16,11 +16,11 @@ from bisect_train.changes.config import apply_settings
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.changes.tree_files import read_file
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.asking import ask_question, range_of
 from bisect_train.cli.desk import Desk, find_bisection
 from bisect_train.cli.driving import store_without_runs
 from bisect_train.cli.marking import find_version
-from bisect_train.cli.options import Asked
 from bisect_train.cli.planning import refuse_nothing_to_search, title_of
 from bisect_train.cli.reopening import Reopened, reopen, report_of, respaced
 from bisect_train.coordinator.limits import change_limits, question_in_force

@@ -9,9 +9,9 @@ from typing import Any
 
 import rich_click as click
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console, write_text
 from bisect_train.cli.desk import open_desk
-from bisect_train.cli.options import Output
 from bisect_train.core.secrets import mask_text
 from bisect_train.report.probe_view import render_probe
 from bisect_train.report.triage_json import triage_to_json

@@ -12,10 +12,10 @@ from bisect_train.changes.fixup import add_uses, refuse_unused
 from bisect_train.changes.package_axis import pins_of
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.driving import open_executor
 from bisect_train.cli.environments import installed_packages
-from bisect_train.cli.options import Asked
 from bisect_train.coordinator import SingleProbe, run_singles
 from bisect_train.core.changes import Point
 from bisect_train.core.errors import InterruptedByUser

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import rich_click as click
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.list_command import status_of
-from bisect_train.cli.options import Output
 from bisect_train.cli.reopening import reopen
 from bisect_train.coordinator import children_of
 from bisect_train.report.standing import render_standing

@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from bisect_train.cli.options import Asked
+from bisect_train.cli.asked import Asked
 from bisect_train.core.errors import InputError
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.triage import BASELINE_SYMPTOMS, SYMPTOMS, WIDER_SYMPTOMS

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import write_text
-from bisect_train.cli.options import Output
 from bisect_train.core.probe import ProbeResult
 from bisect_train.core.question import Question
 from bisect_train.report.rank_divergence import divergences_by_rank

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bisect_train.changes.choices import Choices, is_ancestor
 from bisect_train.changes.data import digest_links
 from bisect_train.changes.repository import Repository
-from bisect_train.cli.options import Asked
+from bisect_train.cli.asked import Asked
 from bisect_train.core.errors import InputError, RecipeError, RevisionError
 from bisect_train.core.question import Range
 from bisect_train.core.when import When

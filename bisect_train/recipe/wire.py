@@ -237,7 +237,7 @@ class MetricWire(WireModel):
     step: Annotated[str, Field(min_length=1)] | None = None
     file: Annotated[list[Annotated[str, AfterValidator(_glob)]], BeforeValidator(_one_or_many)] = []
     better: Literal["lower", "higher"] = "lower"
-    reduce: Literal["first", "last", "min", "max", "mean", "tail"] = "tail"
+    reduce: Literal["first", "last", "min", "max", "mean", "median", "tail"] = "tail"
     unit: str = ""
     paired: bool = False
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.data_ends import snapshot_without_data
 from bisect_train.cli.first_probe import lacks_of
-from bisect_train.cli.options import Asked
 from bisect_train.recipe import Recipe, load_recipe, preset_names
 from tests.support.command_bench import Bench
 from tests.support.command_line import CommandLine

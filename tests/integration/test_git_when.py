@@ -10,7 +10,7 @@ import pytest
 from bisect_train.changes.data import digest_links
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
-from bisect_train.cli.options import Asked
+from bisect_train.cli.asked import Asked
 from bisect_train.cli.whens import ask_whens, commands_of
 from bisect_train.core.changes import GOOD_END, DataLink, make_point
 from bisect_train.core.errors import InputError, RecipeError

@@ -14,8 +14,8 @@ import pytest
 
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.cli import driving
+from bisect_train.cli.asked import Output
 from bisect_train.cli.desk import Desk
-from bisect_train.cli.options import Output
 from bisect_train.cli.reopening import reopen, report_of
 from bisect_train.coordinator import children_of
 from bisect_train.core.executor import Executor
