@@ -118,7 +118,8 @@ def strip_figure(report: ReportData) -> str:
 
 
 def _hover(part: StripPart) -> str:
-    return html.escape(f"{part.number}: {part.label} - {say_share(part.probability)}")
+    unread = ", not read by the program" if part.is_unread else ""
+    return html.escape(f"{part.number}: {part.label} - {say_share(part.probability)}{unread}")
 
 
 def _to_html(

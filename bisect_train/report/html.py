@@ -13,7 +13,7 @@ from bisect_train.report.inside import printable_patch, smallest_patch
 from bisect_train.report.parts import ReportData
 from bisect_train.report.triage_text import is_told, name_of_process, say_samples, say_second
 from bisect_train.report.triage_view import say_evidence, say_place
-from bisect_train.report.words import KIND_NAMES, say_count, say_number, say_seconds, say_share, say_spread
+from bisect_train.report.words import KIND_NAMES, say_count, say_number, say_pruned, say_seconds, say_share, say_spread
 
 
 def render_html(report: ReportData) -> str:
@@ -24,6 +24,7 @@ def render_html(report: ReportData) -> str:
         report=report,
         curves=Markup(curves),
         strip=Markup(strip),
+        num_unread=sum(part.is_unread for part in report.strip),
         rank_figures=[(title, Markup(figure)) for title, figure in ranks],
         script=Markup(script_of_plotly()) if curves or strip or ranks else "",
     )
@@ -43,6 +44,7 @@ def _template() -> Template:
         "seconds": say_seconds,
         "share": say_share,
         "count": say_count,
+        "pruned": say_pruned,
         "short": _short_id,
         "cell": say_cell,
         "evidence": say_evidence,

@@ -193,12 +193,21 @@ class CandidatePart:
 
 @dataclass(frozen=True, slots=True)
 class StripPart:
-    """One change in the posterior strip: its number from 1, what it is, its probability, whether it is named."""
+    """One change in the posterior strip.
+
+    Attributes:
+        number: from 1, oldest first.
+        label: what it is.
+        probability: that it is the one.
+        is_culprit: whether it is named.
+        is_unread: whether the program reads nothing of it, so that it needed no run.
+    """
 
     number: int
     label: str
     probability: float
     is_culprit: bool
+    is_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,9 @@ def make_strip(case: Case) -> tuple[StripPart, ...]:
     """Return one entry per change with its probability; () before the search."""
     is_proved = case.answer.status in ("isolated", "several")
     named = {idx for culprit in case.answer.culprits for idx in culprit.changes} if is_proved else set()
+    unread = frozenset(case.plan.inert)
     return tuple(
-        StripPart(idx + 1, label_change(change, width=60), probability, idx in named)
+        StripPart(idx + 1, label_change(change, width=60), probability, idx in named, idx in unread)
         for idx, (change, probability) in enumerate(zip(case.space.changes, case.plan.posterior, strict=False))
     )
 

@@ -58,3 +58,12 @@ def test_standing_says_it_while_the_search_goes_on(solved: Solved) -> None:
 
 def test_cost_with_the_searches_inside_adds_up() -> None:
     assert total_cost(Cost(1, 0, 0.0, 0.0, pruned=3), ()).pruned == 3
+
+
+def test_page_marks_the_changes_that_are_not_read(solved: Solved) -> None:
+    report = replace(solved, plan=replace(solved.plan, inert=frozenset({1, 2}))).report()
+    assert [part.number for part in report.strip if part.is_unread] == [2, 3]
+    page = render_html(report)
+    assert "2 changes needed no run" in page
+    assert page.count(", not read by the program") == 2
+    assert "needed no run" not in render_html(solved.report())
