@@ -25,8 +25,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/bisect-train demo
 
+# the long files first, so that no worker is left alone with one at the end
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contracts tests/integration tests/browser tests/ray
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not scenario" tests/ray tests/integration \
+		tests/browser tests/contracts tests/unit
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -35,7 +37,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 scenarios: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scenario --timeout 1800 tests/scenarios
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scenario --timeout 1800 tests/scenarios tests/ray tests/integration
 
 # property tests with new examples each time; what they find becomes a test of its own
 explore: $(STAMP)

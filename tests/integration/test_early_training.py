@@ -81,6 +81,7 @@ class HereExecutor:
 
 
 @pytest.mark.slow
+@pytest.mark.scenario
 def test_search_of_real_trainings_stops_early_and_names_the_culprit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # so short a training is not worth stopping, the less the busier the machine: as if a start took no time
     monkeypatch.setattr(early_verdicts, "_share_of_steps", lambda results: 1.0)

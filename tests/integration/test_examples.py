@@ -226,7 +226,7 @@ def test_slurm_script_starts_ray_everywhere_and_goes_on_after_a_restart(
 
 
 def test_slurm_script_that_is_told_to_leave_goes_back_into_the_queue(fakes: Path, tmp_path: Path) -> None:
-    train = "trap 'echo stored > stored; exit 130' TERM; kill -TERM $PPID; sleep 30 & wait"
+    train = "sleep 30 & trap 'echo stored > stored; kill $!; exit 130' TERM; kill -TERM $PPID; wait"
     done = _slurm(fakes, tmp_path, train)
     assert done.returncode == 0
     assert "scontrol requeue 77" in calls(fakes)

@@ -87,8 +87,13 @@ EXPECTED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["torchrun", "spawn"])
-@pytest.mark.parametrize("fault", programs.FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "how"),
+    [
+        *((fault, "torchrun") for fault in programs.FAULTS),
+        *(pytest.param(fault, "spawn", marks=() if fault == "killed" else pytest.mark.scenario) for fault in programs.FAULTS),
+    ],
+)
 def test_rank_that_dies_is_the_ending_and_not_those_that_lost_it(tmp_path: Path, fault: str, how: str) -> None:
     ranks = 2 if how == "torchrun" else 1
     program = programs.dying(fault, how)
@@ -100,7 +105,7 @@ def test_rank_that_dies_is_the_ending_and_not_those_that_lost_it(tmp_path: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["raises", "exits"])
+@pytest.mark.parametrize("fault", ["raises", pytest.param("exits", marks=pytest.mark.scenario)])
 def test_rank_that_dies_unwatched_is_the_ending(tmp_path: Path, fault: str) -> None:
     program = programs.dying(fault, "processes")  # the parent ends with status 0
     result = run_torch(tmp_path, program, limit_s=120.0, command=("python", "train.py", "{port}"))

@@ -274,6 +274,7 @@ def test_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
     end_servers(home)
 
 
+@pytest.mark.scenario
 def test_the_least_used_server_gives_way_to_another_seed(tmp_path: Path) -> None:
     home = tmp_path / "node"
     for seed_idx in range(MAX_SERVERS + 1):

@@ -25,6 +25,7 @@ for step in range(state["step"], state["step"] + 120):
 RATES = {False: "def rate(step):\n    return 0.1\n", True: "def rate(step):\n    return 0.1 if step < 50_000 else 2.2\n"}
 
 
+@pytest.mark.scenario
 def test_divergence_behind_a_checkpoint_is_bisected_from_it(tmp_path: Path) -> None:
     repo = UserRepo.create(tmp_path / "repo")
     commits = []
