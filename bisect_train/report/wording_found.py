@@ -18,6 +18,10 @@ from bisect_train.verdict.proof import LEVEL, ClaimStatus
 from bisect_train.verdict.triage import SYMPTOMS
 
 
+MANY_PERCENT = 200.0
+"""From here on a percentage is also told as a multiple."""
+
+
 def word_culprits(case: Case, culprits: tuple[CulpritPart, ...], kind: str | None) -> Wording:
     """Return the verdict where one culprit or several are proved."""
     if len(culprits) > 1:
@@ -103,7 +107,7 @@ def _say_size(case: Case, effect: EffectPart | None) -> tuple[str, ...]:
     source = "" if effect.spread_from == "fresh runs" else f" over {effect.spread_from}"
     good = say_spread(effect.good, effect.good_sd, effect.num_good, unit=effect.unit, source=source)
     bad = say_spread(effect.bad, effect.bad_sd, effect.num_bad, unit=effect.unit, source=source)
-    text = f"How big: {effect.metric} is {good} just before it and {bad} with it."
+    text = f"How big: {effect.metric} is {good} just before it and {bad} with it{_say_times(case, effect)}."
     if effect.share is None:
         return (text,)
     if effect.share_low is None or effect.share_high is None:
@@ -114,6 +118,13 @@ def _say_size(case: Case, effect: EffectPart | None) -> tuple[str, ...]:
     else:
         interval = f"95 % interval {100 * effect.share_low:.0f} to {100 * effect.share_high:.0f} %"
     return (f"{text} It explains {100 * effect.share:.0f} % of the gap between the ends ({interval}).",)
+
+
+def _say_times(case: Case, effect: EffectPart) -> str:
+    """Return how many times as much a large percentage is, "" for those that are easily read."""
+    if not case.question.metric.is_paired or effect.bad < MANY_PERCENT:
+        return ""
+    return f", {1.0 + effect.bad / 100.0:.3g} times the good end's run beside it"
 
 
 def _say_sureness(case: Case, culprit: CulpritPart, kind: str | None) -> tuple[str, ...]:

@@ -74,18 +74,18 @@ def test_other_metrics_run_without_the_good_end_beside(lab: Lab) -> None:
 RATE = Metric("tok_per_s", better="higher", unit="%", is_paired=True)
 
 
-def told_of_rate(lab: Lab, *, slower: float) -> str:
-    """Return what a report says where the culprit halves the printed rate, and makes a step longer by a share."""
-    question = replace(lab.question(), metric=RATE, limits=limits(parallel=1, reuse=False))
+def told_of_rate(lab: Lab, *, slower: float, metric: Metric = RATE, bad_rate: float = 50.0) -> str:
+    """Return what a report says where the culprit changes the printed rate from 100, and makes a step longer by a share."""
+    question = replace(lab.question(), metric=metric, limits=limits(parallel=1, reuse=False))
     inner = script_of(lab, slower=slower, noise=0.01, jobs=[])
 
     def run(job: ProbeJob) -> SimulatedRun:
         shown = inner(job).fingerprint
         assert shown is not None and shown.reference is not None
-        rate = 50.0 if lab.culprit in lab.parts_of(job) else 100.0
-        beside = replace(shown.reference, metrics=(MetricSeries("tok_per_s", (100.0,)),))
+        rate = bad_rate if lab.culprit in lab.parts_of(job) else 100.0
+        beside = replace(shown.reference, metrics=(MetricSeries(metric.name, (100.0,)),))
         wobble = 0.1 * shown.ranks[0].steps[0].step_cpu_s if shown.ranks[0].steps[0].step_cpu_s else 0.0
-        return SimulatedRun(replace(shown, metrics=(MetricSeries("tok_per_s", (rate + wobble,)),), reference=beside), 1.0)
+        return SimulatedRun(replace(shown, metrics=(MetricSeries(metric.name, (rate + wobble,)),), reference=beside), 1.0)
 
     store = MemoryStore()
     name, ended = drive(lab, store, question=question, executor=lab.executor(run, slots=1))
@@ -95,6 +95,13 @@ def told_of_rate(lab: Lab, *, slower: float) -> str:
         store.load(name), question, lab.space(question), ended.plan_with_answer, store.results(name), cost=cost
     )
     return " ".join(report.explanation)
+
+
+def test_a_large_percentage_is_told_as_a_multiple_too(lab: Lab) -> None:
+    waited = replace(RATE, name="wait_ms", better="lower")
+    said = told_of_rate(lab, slower=0.0, metric=waited, bad_rate=1500.0)
+    assert ", 15 times the good end's run beside it. It explains" in said
+    assert "times the good end's run" not in told_of_rate(lab, slower=0.0, metric=waited, bad_rate=250.0)
 
 
 def test_a_rate_that_is_printed_otherwise_is_told_from_a_step_that_takes_longer(lab: Lab) -> None:
