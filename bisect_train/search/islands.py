@@ -23,6 +23,7 @@ from bisect_train.core.verdict import Evidence, VerdictKind
 from bisect_train.search.terms import PROVED, Island, Known, Phase, Plan, Request, Rules
 from bisect_train.verdict.evidence import SYMPTOM_NATS, judge_variant
 from bisect_train.verdict.outcome import Observation
+from bisect_train.verdict.proof import ClaimKind
 
 ISLANDS = -1
 MAX_ISLANDS = 2
@@ -48,17 +49,41 @@ def plan_islands(rules: Rules, known: Known, plan: Plan) -> Plan:
         return plan
     culprit = min(idx for item in answer.culprits for idx in item.changes)
     runs_of = _runs_of(known, culprit)
-    found = {version: judge_variant(runs, plan.ends, rules.ends.metric) for version, runs in sorted(runs_of.items())}
-    looked_at = {run.point.prefix for run in known.observations if run.part == ISLANDS} & found.keys()
-    seen = {**plan.evidence, **{version: found[version] for version in looked_at}}
-    plan = replace(plan, evidence=dict(sorted(seen.items())))
+    found, num_spent, evidence = _evidence_before(rules, known, plan, runs_of)
+    plan = replace(plan, evidence=evidence)
     islands = _islands_in(found, culprit)[-MAX_ISLANDS:]
-    wanted = _looks(rules, known, plan.evidence, culprit, num_spent=len(looked_at))
+    wanted = _looks(rules, known, plan.evidence, culprit, num_spent=num_spent)
     if not wanted and sum(run.part == ISLANDS for run in known.observations) < MAX_ISLAND_RUNS:
         wanted = _wanted(rules, known, islands, found, runs_of)
     if wanted:
         return replace(plan, phase=Phase.REST, wanted=wanted, answer=None, own=answer)
     return replace(plan, answer=replace(answer, islands=tuple(islands)))
+
+
+def looks_during_proof(rules: Rules, known: Known, plan: Plan) -> tuple[Request, ...]:
+    """Return the looks that are wanted once the culprit is proved that is being proved, () where no single change is.
+
+    Args:
+        rules, known: of the whole bisection.
+        plan: of the proof; its runs count for how many looks may be made.
+    """
+    sick = [result.claim.sick for result in plan.claims if result.claim.kind is ClaimKind.PARENT]
+    if len(sick) != 1 or not sick[0].is_prefix or sick[0].prefix < 1:
+        return ()
+    culprit = sick[0].prefix - 1
+    _, num_spent, evidence = _evidence_before(rules, known, plan, _runs_of(known, culprit))
+    num_coming = sum(request.part != ISLANDS for request in plan.wanted)
+    return _looks(rules, known, evidence, culprit, num_spent=num_spent, num_coming=num_coming)
+
+
+def _evidence_before(
+    rules: Rules, known: Known, plan: Plan, runs_of: Mapping[int, Sequence[Observation]]
+) -> tuple[dict[int, Evidence], int, dict[int, Evidence]]:
+    """Return what the versions before the culprit show, how many looks were made, and the plan's evidence with theirs."""
+    found = {version: judge_variant(runs, plan.ends, rules.ends.metric) for version, runs in sorted(runs_of.items())}
+    looked_at = {run.point.prefix for run in known.observations if run.part == ISLANDS} & found.keys()
+    seen = {**plan.evidence, **{version: found[version] for version in looked_at}}
+    return found, len(looked_at), dict(sorted(seen.items()))
 
 
 def _runs_of(known: Known, culprit: int) -> dict[int, list[Observation]]:
@@ -78,11 +103,14 @@ def _is_usable(rules: Rules, known: Known, version: int) -> bool:
 
 
 def _looks(
-    rules: Rules, known: Known, evidence: Mapping[int, Evidence], culprit: int, *, num_spent: int
+    rules: Rules, known: Known, evidence: Mapping[int, Evidence], culprit: int, *, num_spent: int, num_coming: int = 0
 ) -> tuple[Request, ...]:
-    """Return the looks that run and those to start; () when no stretch is too long, or the looks are spent."""
+    """Return the looks that run and those to start; () when no stretch is too long, or the looks are spent.
+
+    `num_coming`: other runs that are wanted, and count for the looks that may be made.
+    """
     last = min(culprit, rules.first_free + 1)  # a state with some of the free changes was never the project's
-    num_runs = sum(run.part != ISLANDS for run in known.observations)
+    num_runs = sum(run.part != ISLANDS for run in known.observations) + num_coming
     budget = min(MAX_LOOKS, max(1, num_runs // RUNS_PER_LOOK)) - num_spent
     longest = max(MIN_UNSEEN, (last - 1) // UNSEEN_SHARE)
     judged = [version for version, item in evidence.items() if 0 < version < last and item.verdict in DECIDED]

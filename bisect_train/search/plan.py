@@ -22,6 +22,7 @@ from functools import partial
 
 from bisect_train.core.changes import Point
 from bisect_train.core.verdict import Criterion, VerdictKind
+from bisect_train.search.ahead import with_runs_ahead
 from bisect_train.search.attempts import STUCK_PROBABILITY, attempt_for
 from bisect_train.search.bitcode import doubts_of_halves, with_bitcode
 from bisect_train.search.complement import find_enough, has_stopped, is_time_to_stop, plan_complement, stop_at
@@ -50,7 +51,8 @@ def make_plan(rules: Rules, known: Known) -> Plan:
         rules: what was asked.
         known: everything observed so far; the same observations in any order of finishing give an equivalent plan.
     """
-    plan = _plan_whole(rules, replace(known, observations=_in_order(known.observations)))
+    known = replace(known, observations=_in_order(known.observations))
+    plan = with_runs_ahead(rules, known, _plan_whole(rules, known))
     # a run that is still going for the search may be what a proof wants too
     return replace(plan, wanted=tuple(dict.fromkeys(plan.wanted)))
 

@@ -35,7 +35,7 @@ def island_world(first: int, last: int, culprit: int, *, seed: int = 0, gap: flo
     )
 
 
-@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("slots", [1, 4, 64])
 def test_plan_tells_where_a_bad_stretch_began_and_ended(slots: int) -> None:
     solved = solve(island_world(9, 17, 24), Rules(NUM, EndRules(Metric())), slots=slots, max_probes=1500)
     assert [culprit.changes for culprit in solved.answer.culprits] == [(24,)]
