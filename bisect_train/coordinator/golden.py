@@ -48,6 +48,8 @@ def golden_observations(question: Question, facts: MachineFacts | None) -> list[
 def golden_that_count(question: Question, facts: MachineFacts | None, runs: Sequence[Observation]) -> list[Observation]:
     """Return the runs of the baseline that no run of the bisection has made anew; none once one of those contradicts it."""
     golden = golden_observations(question, facts)
+    if not golden:
+        return []
     repeats = all(item.repeats for item in question.golden)
     if any(is_stale(golden, run, repeats=repeats) for run in runs):
         return []

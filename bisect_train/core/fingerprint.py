@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from bisect_train.core.reads import ReadSet
@@ -263,8 +264,13 @@ class Fingerprint:
         )
 
 
+@cache
+def _names_of(cls: type) -> frozenset[str]:
+    return frozenset(item.name for item in fields(cls))
+
+
 def _pick(cls: type, data: dict[str, Any]) -> dict[str, Any]:
-    known = {item.name for item in fields(cls)}
+    known = _names_of(cls)
     return {key: value for key, value in data.items() if key in known}
 
 
