@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bisect_train.changes.axes import OVERRIDES, Draft
 from bisect_train.changes.config_hydra import HydraEnd, diff_hydra
-from bisect_train.changes.plumbing import Git, GitCommandError, decode, fields_of
+from bisect_train.changes.plumbing import Git, GitCommandError, decode, fields_of, printable
 from bisect_train.core.changes import Change
 from bisect_train.core.errors import RecipeError
 from bisect_train.core.question import EndState
@@ -77,6 +77,9 @@ def _copy_of(git: Git, commit: str, folder: str, home: Path) -> Path:
         for mode, blob, name in entries:
             _write(git, scratch, mode, blob, name)
         scratch.rename(kept)
+    except RecipeError:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
     except OSError:
         if not kept.is_dir():  # another process was quicker
             raise
@@ -92,8 +95,10 @@ def _entry_of(line: str) -> tuple[str, str, str]:
 
 
 def _write(git: Git, folder: Path, mode: str, blob: str, name: str) -> None:
-    """Write a file, or a link that stays in the folder."""
+    """Write a file, or a link that stays in the folder. A tree can have any names: git looks at them on checkout only."""
     target = folder / name
+    if ".." in target.parts or not target.parent.resolve().is_relative_to(folder.resolve()):
+        raise RecipeError(f"the file {printable(name)} leads out of its folder", hint="look at it with `git fsck`")
     if mode == _SUBMODULE:
         target.mkdir(parents=True, exist_ok=True)
         return

@@ -1,7 +1,7 @@
 """Keeps secrets out of what is printed, stored for readers or passed on: titles, reports, logs, commands by hand.
 
-A secret is told by the name of what holds it, or it is the login in an address. What is run is never touched. Names are all
-there is to go by, so a secret under an innocent name is shown.
+A secret is told by the name of what holds it, it is the login in an address, or it looks like a well-known service's token.
+What is run is never touched. Any other secret under an innocent name is shown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 HIDDEN = "(hidden)"
 
 _VARIABLE_PARTS = frozenset(["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"])
-_KEY_WORDS = frozenset([*(part.lower() for part in _VARIABLE_PARTS - {"TOKEN"}), "secrets", "apikey"])
+_KEY_WORDS = frozenset([*(part.lower() for part in _VARIABLE_PARTS - {"TOKEN"}), "secrets", "apikey", "authorization"])
 _KEYS_OF = frozenset(["api", "access", "secret", "private", "auth", "account", "wandb", "encryption", "signing", "ssh"])
 """Words before `key` that make it a secret; `sort_key`, `image_key` and a bare `key` name columns."""
 _TEXT_TOKENS = frozenset(
@@ -28,8 +28,17 @@ _TEXT_TOKENS = frozenset(
 _LOGIN = re.compile(r"://(?!git@)[^/\s?#]*@")  # up to the last @ of the host's part; `git@` says nothing
 _QUERY = re.compile(r"([?&](?:[\w-]*(?:token|secret|password|signature|api_?key)|sig)=)[^&\s#]+", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_LINE = re.compile(r"\s*-?\s*[\"']?([A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*(.*)")
-_PAIR = re.compile(r"""(["']?([A-Za-z_][\w.-]*)["']?\s*[:=]\s*)("[^"]*"|'[^']*'|[^\s,;(){}\[\]"']+)""")
+_LINE = re.compile(r"\s*(?:-\s*)?[\"']?([A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*(.*)")
+_NAME = re.compile(r"""(?<![\w.-])-{0,2}([A-Za-z_][\w.-]{0,200})(?![\w.-])["']?\s{0,9}[:=]\s{0,9}""")
+_FLAG = re.compile(r"(?<![\w.-])(--?[A-Za-z][\w.-]{0,200})(?![\w.-])[\"']?[, \t]{1,9}(?=[^\s,-])")
+_VALUE = re.compile(
+    r"""(?:Bearer|Basic)\s+[^\s"',;]+|"(?:[^"\\]|\\.)*(?:"|$)|'[^']*(?:'|$)|[^\s,;(){}\[\]"']+""", re.IGNORECASE
+)
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9])(?:gh[oprsu]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}|xox[abeprs]-[\w-]{10,}"
+    r"|sk-[\w-]{32,}|AKIA[0-9A-Z]{16}|AIza[\w-]{35}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+)
+"""Tokens of GitHub, GitLab, Hugging Face, Slack, OpenAI and Anthropic, AWS, Google; JSON web tokens."""
 _BLOCK = re.compile(r"[:=]\s*([|>][-+\d]*|[\[{(]|[\"']{3}.*)?\s*$")
 _ASSIGNMENT = re.compile(r"(-{0,2}[+~]{0,2}[A-Za-z_$][\w.$/@-]*)=(.*)", re.DOTALL)
 
@@ -106,11 +115,19 @@ def mask_line(text: str) -> str:
     found = _LINE.match(text)
     if found and _holds_secret(found[1], found[2]):
         return text[: found.start(2)].rstrip() + f" {HIDDEN}"
-    return mask_logins(_PAIR.sub(_mask_pair, text))
+    return mask_logins(_TOKEN.sub(HIDDEN, _mask_pairs(text)))
 
 
-def _mask_pair(found: re.Match[str]) -> str:
-    return f"{found[1]}{HIDDEN}" if _holds_secret(found[2], found[3]) else found[0]
+def _mask_pairs(text: str) -> str:
+    """Return a line with what stands behind each name and each flag of a secret hidden, also where that is a value itself."""
+    shown, done = [], 0
+    for found in sorted([*_NAME.finditer(text), *_FLAG.finditer(text)], key=lambda item: item.start()):
+        may_hold = found.start() >= done and is_secret_key(found[1], "?")  # a value can be as long as the rest of the line
+        value = _VALUE.match(text, found.end()) if may_hold else None
+        if value is not None and _holds_secret(found[1], value[0]):
+            shown += [text[done : found.end()], HIDDEN]
+            done = value.end()
+    return "".join([*shown, text[done:]])
 
 
 def _holds_secret(name: str, value: str) -> bool:

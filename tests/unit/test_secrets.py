@@ -10,7 +10,7 @@ from bisect_train.changes.packages import diff_packages, read_packages_text
 from bisect_train.core.changes import FilePatch
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd
-from bisect_train.core.secrets import is_secret_key, mask_command, mask_logins, mask_text
+from bisect_train.core.secrets import HIDDEN, is_secret_key, mask_command, mask_line, mask_logins, mask_text
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,59 @@ b: 3
     assert "s3" not in shown
     for kept in ("lr: 1", "wd: 2", '"eos_token": "</s>"', "b: 3", "private_key: (hidden)"):
         assert kept in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("env: WANDB_API_KEY=s3", "a=b=password=s3", "export FOO=1 AWS_SECRET_ACCESS_KEY=s3", "x: 1, pw: password: s3"),
+        *("run: python x --api-key s3 --lr 1", '["--api-key", "s3", "--lr", "1"]', "args: [--hf-token, s3]"),
+        *("Authorization: Bearer s3", "curl -H 'Authorization: Bearer s3' https://host/", 'message="password=s3"'),
+        *(
+            "environ({'HF_TOKEN': 's3'})",
+            "--password='a s3' x",
+            '{"a": 1, "password": "cut off s3',
+            '{"password": "a\\"s3", "b": 1}',
+        ),
+        *("TypeError: got config={'api_key': 's3'}", "https://me:s3@host/x?token=s3 not found"),
+    ],
+)
+def test_secret_in_a_line_is_hidden_wherever_it_stands(line: str) -> None:
+    shown = mask_line(line)
+    assert HIDDEN in shown and "s3" not in shown
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("ghp_" + "a1" * 18, "github_pat_" + "a1" * 20, "glpat-" + "a1" * 10, "hf_" + "aB" * 17, "xoxb-123456789012-abc"),
+        *("sk-" + "a1" * 20, "AKIA" + "A1" * 8, "AIza" + "a" * 35, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"),
+    ],
+)
+def test_token_of_a_known_service_is_hidden_without_a_name(token: str) -> None:
+    assert mask_line(f"logged in with {token}, going on") == f"logged in with {HIDDEN}, going on"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "lr: 0.1",
+            "step 3 token: 0.5 loss=2",
+            "tokens/s: 3000",
+            "--pad-token <pad> --lr 1",
+            "eos_token: </s>",
+            "--token --lr 1",
+        ),
+        *(
+            "def f(key: str, sort_key=None) -> int:",
+            "monkey: banana, keyframes: 3",
+            "ask-0123456789012345678901234567890123 hf_short",
+        ),
+    ],
+)
+def test_line_without_a_secret_stays_as_it_is(line: str) -> None:
+    assert mask_line(line) == line
 
 
 def test_titles_of_config_keys_hide_secrets_and_the_file_made_from_them_does_not() -> None:
