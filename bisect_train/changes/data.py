@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bisect_train.core.changes import DataLink, digest_of
 from bisect_train.core.errors import InputError
+from bisect_train.core.secrets import mask_logins
 
 SMALL_FILE_BYTES = 16 * 2**20
 BLOCK_BYTES = 64 * 2**10
@@ -34,7 +35,26 @@ def digest_links(links: Sequence[DataLink]) -> str:
     if not links:
         return ""
     ordered = sorted(links, key=lambda link: link.target)
-    return digest_of([[link.target, digest_path(Path(link.source))] for link in ordered])
+    return digest_of([[link.target, digest_source(link)] for link in ordered])
+
+
+def digest_source(link: DataLink) -> str:
+    """Return hex digits that identify what a link leads to; of an address by what its storage says of it.
+
+    Raises:
+        InputError: as `digest_path`; or an address cannot be read.
+    """
+    if not link.is_remote:
+        return digest_path(Path(link.source))
+    from bisect_train_workers.remote_data import NoDataError, digest_address
+
+    try:
+        return digest_address(link.source)
+    except NoDataError as error:
+        raise InputError(str(error), hint="correct `data.link` in the recipe; fsspec reads addresses") from None
+    except (OSError, RuntimeError) as error:
+        said = mask_logins(f"{link.source}: cannot read this data: {type(error).__name__}: {error}")
+        raise InputError(said, hint="look at the network and at the storage's credentials, then run again") from None
 
 
 def digest_path(path: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -124,10 +125,15 @@ class Subtree:
 
 @dataclass(frozen=True, slots=True)
 class DataLink:
-    """Untracked data that each checkout needs: absolute source on the machine, target path in the checkout."""
+    """Untracked data that each checkout needs: absolute source on the machine, or an address; target path in the checkout."""
 
     source: str
     target: str
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the source is an address such as `s3://bucket/corpus`, which each node fetches."""
+        return re.match(r"[a-z][a-z0-9+.:-]*://", self.source) is not None
 
 
 @dataclass(frozen=True, slots=True)

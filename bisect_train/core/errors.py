@@ -17,6 +17,11 @@ A crash, an out-of-memory, a timeout or a NaN of the *user's program* is never a
 
 from __future__ import annotations
 
+MAX_MESSAGE_CHARS = 3000
+"""Of a message, and of a hint: what is quoted in one may be a file of one line."""
+MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What taking apart stored data raises where they are of another shape than was written."""
+
 
 class BisectTrainError(Exception):
     """Base of all errors that the tool raises on purpose.
@@ -29,12 +34,16 @@ class BisectTrainError(Exception):
     exit_status = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        super().__init__(_shortened(message))
+        self.message = _shortened(message)
+        self.hint = _shortened(hint)
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:MAX_MESSAGE_CHARS]} ... ({len(text):,} characters)"
 
 
 class InputError(BisectTrainError):
@@ -57,6 +66,12 @@ class JudgeError(InputError):
 
 class MachineError(BisectTrainError):
     """The machine cannot do what is needed; says what to do about it."""
+
+
+def damaged(what: str, error: BaseException) -> MachineError:
+    """Return the error for stored data that cannot be read, such as `the question of this bisection`."""
+    said = f"{type(error).__name__}: {error}"[:200]
+    return MachineError(f"{what} cannot be read ({said})", hint="the store is damaged, or a newer version wrote it")
 
 
 class NotDelivered(MachineError):

@@ -10,7 +10,7 @@ from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, RunSett
 
 @dataclass(frozen=True, slots=True)
 class ProbeProgress:
-    """A running probe's state: `phase` is checkout, setup, run or judge; `step` counts finished steps of rank 0."""
+    """A running probe's state: checkout, packages, data, setup, run or judge; `step` counts the finished steps of rank 0."""
 
     job_id: str
     phase: str

@@ -138,6 +138,9 @@ class RunSettings:
         stubs: modules that an inert stand-in takes the place of where they are not installed.
         shims: names of what stands in for hardware (`SHIMS`); it changes what is tested.
         step_function: `package.module:Class.method` or `:function` whose calls are the steps; "" leaves it to torch's hooks.
+        memory: of a node that one probe takes, bytes; 0 asks for none. It says where a probe runs, and limits nothing.
+        custom: (name, amount) of a cluster's own resources that one probe takes.
+        accelerator: the kind on which it must run, as Ray calls it; "" for any.
     """
 
     python: str
@@ -166,6 +169,9 @@ class RunSettings:
     stubs: tuple[str, ...] = ()
     shims: tuple[str, ...] = ()
     step_function: str = ""
+    memory: int = 0
+    custom: tuple[tuple[str, float], ...] = ()
+    accelerator: str = ""
 
     @property
     def measure_digest(self) -> str:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from bisect_train.core.changes import DataLink, FilePatch
+from bisect_train.core.errors import MISSHAPEN, damaged
 from bisect_train.core.golden import Golden
 from bisect_train.core.probe import EnvironmentSettings, MetricPattern, RestartSettings, Rung, RunSettings
 from bisect_train.core.verdict import Criterion
@@ -298,7 +299,14 @@ class Question:
 
     @staticmethod
     def of_json(data: dict[str, Any]) -> Question:
-        """Return the question that `to_json` wrote."""
+        """Return the question that `to_json` wrote. Raises MachineError: it did not write this."""
+        try:
+            return Question._of_json(data)
+        except MISSHAPEN as error:
+            raise damaged("a stored question", error) from error
+
+    @staticmethod
+    def _of_json(data: dict[str, Any]) -> Question:
         kept = dict(data)
         for name in ("good_config", "bad_config"):
             end = data.get(name)
@@ -349,5 +357,6 @@ def _settings_of_json(data: dict[str, Any]) -> RunSettings:
     kept["setup"] = tuple(tuple(item) for item in data["setup"])
     kept["environment"] = EnvironmentSettings(**_tuples(data.get("environment", {})))
     kept["debug_env"] = tuple((pair[0], pair[1]) for pair in data.get("debug_env", ()))
+    kept["custom"] = tuple((pair[0], pair[1]) for pair in data.get("custom", ()))
     kept["restart"] = RestartSettings(**_tuples(data["restart"])) if data.get("restart") else None
     return RunSettings(**kept)

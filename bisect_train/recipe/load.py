@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import os
@@ -14,10 +15,13 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from bisect_train import __version__
 from bisect_train.core.changes import DataLink
 from bisect_train.core.errors import RecipeError
 from bisect_train.core.probe import MetricPattern
+from bisect_train.core.yaml_text import load_yaml_text
 from bisect_train.recipe.extending import find_base, merge_recipes
+from bisect_train.recipe.renamed import follow_renames
 from bisect_train.recipe.values import (
     ConfigRecipe,
     DataRecipe,
@@ -48,25 +52,28 @@ def load_recipe(path: Path) -> Recipe:
         RecipeError: missing, not YAML (line and column), an unknown key (with the nearest known one), a wrong type, or
             keys that contradict each other.
     """
-    wire, lines, _ = _load(path, ())
-    return _recipe_of(path, wire, lines)
+    notes: list[str] = []
+    wire, lines, _ = _load(path, (), notes)
+    return dataclasses.replace(_recipe_of(path, wire, lines), notes=tuple(notes))
 
 
-def _load(path: Path, above: tuple[Path, ...]) -> tuple[RecipeWire, dict[Place, int], dict[str, Any]]:
+def _load(path: Path, above: tuple[Path, ...], notes: list[str]) -> tuple[RecipeWire, dict[Place, int], dict[str, Any]]:
     """Return a recipe, the lines of its own keys, and its data with those of what it extends.
 
     Args:
         path: of the recipe.
         above: recipes that extend it.
+        notes: takes what a person should know of them.
     """
     data, lines = _data_of(path)
+    notes += follow_renames(path, data, lines, version=__version__)
     base = data.get("extends")
     if isinstance(base, str) and base:
         where = f"{path}, line {lines[('extends',)]}"
         below = find_base(base, path, where=where)
         if below.resolve() in [item.resolve() for item in (*above, path)]:
             raise RecipeError(f"{where}: extends: {base} leads back to this recipe", hint="take one of the two `extends` out")
-        data = merge_recipes(_load(below, (*above, path))[2], data)
+        data = merge_recipes(_load(below, (*above, path), notes)[2], data)
     try:
         wire = RecipeWire.model_validate(data)
     except ValidationError as error:
@@ -114,7 +121,7 @@ def _compose(path: Path, text: str) -> yaml.Node | None:
 
 def _construct(path: Path, text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return load_yaml_text(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2024-13-45
         raise _malformed(path, error) from None
 
@@ -288,7 +295,15 @@ def _recipe_of(path: Path, wire: RecipeWire, lines: dict[Place, int]) -> Recipe:
             MetricRecipe(_reader_of(name, item), item.better, item.reduce, item.unit, item.paired)
             for name, item in wire.metrics.items()
         ),
-        resources=ResourcesRecipe(resources.cpus, resources.gpus, resources.timeout_s, resources.threads),
+        resources=ResourcesRecipe(
+            resources.cpus,
+            resources.gpus,
+            resources.timeout_s,
+            resources.threads,
+            resources.memory,
+            tuple(resources.custom.items()),
+            resources.accelerator or "",
+        ),
         environment=EnvironmentRecipe(
             environment.mode or "",
             tuple(environment.files),

@@ -65,8 +65,8 @@ def inspect_tree(files: Sequence[str], read: Callable[[str], str], *, untracked:
         config_flag=_config_flag(text),
         uses_torchrun=bool(re.search(r"LOCAL_RANK|WORLD_SIZE|init_process_group|torchrun", text)),
         data_folders=_data_folders(ignored, untracked or files),
-        uses_wandb=bool(re.search(r"^\s*(import|from) wandb\b", text, re.MULTILINE)),
-        has_overrides=bool(re.search(r"^\s*(import|from) hydra\b|OmegaConf\.from_cli", text, re.MULTILINE)),
+        uses_wandb=bool(re.search(r"^[ \t]*(import|from) wandb\b", text, re.MULTILINE)),
+        has_overrides=bool(re.search(r"^[ \t]*(import|from) hydra\b|OmegaConf\.from_cli", text, re.MULTILINE)),
     )
 
 
@@ -139,8 +139,11 @@ def recipe_template(findings: Findings) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as YAML reads it back, whatever is in it."""
-    return json.dumps(text, ensure_ascii=False)
+    """Return a text as YAML reads it back, whatever is in it; what is not printable is given by its number."""
+    if text.isprintable():
+        return json.dumps(text, ensure_ascii=False)
+    marks = {'"': '\\"', "\\": "\\\\"}
+    return '"' + "".join(marks.get(char, char if char.isprintable() else f"\\U{ord(char):08x}") for char in text) + '"'
 
 
 def _command_lines(findings: Findings) -> list[str]:
@@ -163,7 +166,8 @@ def _command_lines(findings: Findings) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Return a comment's text: one line, what is not printable as its escape."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text.split()))
 
 
 def _config_lines(findings: Findings) -> list[str]:
@@ -225,6 +229,8 @@ _TAIL_LINES = (
     "#   val_loss: {from: wandb, key: val/loss}   # an offline run; `from: mlflow` likewise",
     "",
     "resources: {cpus: 1, gpus: 0, timeout_s: 600}",
+    "# On a cluster also what places a probe: memory, the cluster's own resources, the kind of accelerator.",
+    "# resources: {cpus: 8, gpus: 1, memory: 64GB, accelerator: H100, custom: {fast_disk: 1}}",
     "",
     "# Modules that may be missing, such as loggers: an inert stand-in takes their place.",
     "# stubs: [wandb]",

@@ -58,8 +58,12 @@ class DataRecipe:
     env: tuple[tuple[str, str], ...] = ()
 
     def links_from(self, repo: Path) -> tuple[DataLink, ...]:
-        """Return the links with absolute sources; relative ones start at the repository, `~` at home."""
-        return tuple(DataLink(str((repo / Path(link.source).expanduser()).absolute()), link.target) for link in self.links)
+        """Return the links with absolute sources; relative ones start at the repository, `~` at home; addresses stay."""
+        return tuple(link if link.is_remote else _absolute(link, repo) for link in self.links)
+
+
+def _absolute(link: DataLink, repo: Path) -> DataLink:
+    return DataLink(str((repo / Path(link.source).expanduser()).absolute()), link.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,18 @@ class MetricRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesRecipe:
-    """Resources of one probe; None takes the default. `timeout_s` in seconds, `threads` per rank."""
+    """Resources of one probe; None takes the default. `timeout_s` in seconds, `threads` per rank, `memory` in bytes.
+
+    `custom`, (name, amount), and `accelerator` are a cluster's own words, see `core.probe.RunSettings`.
+    """
 
     cpus: float | None = None
     gpus: float | None = None
     timeout_s: float | None = None
     threads: int | None = None
+    memory: int | None = None
+    custom: tuple[tuple[str, float], ...] = ()
+    accelerator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +212,7 @@ class Recipe:
         shims: what stands in for hardware, see `core.probe.SHIMS`.
         step_function: `package.module:Class.method` whose calls are the steps, "" where torch's hooks tell them.
         whens: what holds for some states only.
+        notes: what its author should know, such as keys with another name now.
     """
 
     path: str = ""
@@ -228,6 +239,7 @@ class Recipe:
     step_function: str = ""
     shims: tuple[str, ...] = ()
     whens: tuple[WhenRecipe, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def restart_settings(self, steps: int | None) -> RestartSettings | None:
         """Return how probes of so many steps are interrupted. Raises RecipeError: no step is left to be resumed."""

@@ -14,9 +14,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from bisect_train.core.amounts import parse_size
 from bisect_train.core.errors import RecipeError
 from bisect_train.core.probe import METRIC_SOURCES
 from bisect_train.recipe.overrides import check_override
+
+RAY_RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
+"""Keys of `resources:` by Ray's names of what they stand for."""
 
 
 class WireModel(BaseModel):
@@ -101,6 +105,23 @@ def _step_function(text: str) -> str:
     return text
 
 
+def _memory(value: Any) -> Any:
+    """Return bytes; a size may be given as text."""
+    return parse_size(value) if isinstance(value, str) else value
+
+
+def _whole_above_one(amount: float) -> float:
+    if amount > 1 and amount != int(amount):
+        raise ValueError(f"Ray shares out parts of one, and above that whole numbers only: {int(amount)} or {int(amount) + 1}")
+    return amount
+
+
+def _own_resource(text: str) -> str:
+    if text in RAY_RESOURCES or ":" in text:
+        raise ValueError(f"{text!r} is Ray's own: give `{RAY_RESOURCES.get(text, 'accelerator')}` beside `custom`")
+    return text
+
+
 def _override(text: str) -> str:
     try:
         check_override(text)
@@ -162,8 +183,8 @@ class ShrinkWire(WireModel):
 
     @model_validator(mode="after")
     def _is_ordered(self) -> ShrinkWire:
-        steps = [float("inf") if item == "end" else float(item) for item in self.steps or []]
-        ranks = [float(item) for item in self.ranks or []]
+        steps = [float("inf") if item == "end" else item for item in self.steps or []]
+        ranks = list(self.ranks or [])
         for name, values in (("steps", steps), ("ranks", ranks)):
             if any(left >= right for left, right in pairwise(values)):
                 raise ValueError(f"{name} go from small to large, `end` last")
@@ -181,6 +202,8 @@ def _link(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
+        if "://" in value:
+            raise ValueError("an address says nothing of its place in the checkout")
         inside_checkout(value)
     except ValueError as error:
         raise ValueError(f"{error}; write {{from: {value}, to: PATH_IN_THE_CHECKOUT}}") from None
@@ -273,10 +296,16 @@ _TAKEN = {
 class ResourcesWire(WireModel):
     """`resources:`."""
 
-    cpus: Annotated[float, Field(gt=0)] | None = None
-    gpus: Annotated[float, Field(ge=0)] | None = None
+    cpus: Annotated[float, Field(gt=0), AfterValidator(_whole_above_one)] | None = None
+    gpus: Annotated[float, Field(ge=0), AfterValidator(_whole_above_one)] | None = None
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     threads: Positive | None = None
+    memory: Annotated[int, BeforeValidator(_memory), Field(gt=0)] | None = None
+    custom: dict[
+        Annotated[str, Field(min_length=1), AfterValidator(_own_resource)],
+        Annotated[float, Field(gt=0), AfterValidator(_whole_above_one)],
+    ] = {}
+    accelerator: Annotated[str, Field(min_length=1)] | None = None
 
 
 class EnvironmentWire(WireModel):

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from bisect_train.core.changes import DataLink
 from bisect_train_workers.gitcmd import call_git
+from bisect_train_workers.node import node_name
 
 _LFS_START = "^version https://git-lfs"
 
@@ -35,7 +36,7 @@ def _link_one(checkout: Path, link: DataLink) -> None:
     if relative.is_absolute() or ".." in relative.parts or not relative.parts or relative.parts[0] == ".git":
         raise CannotStartError(f"the data link's target {link.target} must be a path inside the checkout")
     if not Path(link.source).is_absolute() or not Path(link.source).exists():
-        raise CannotStartError(f"the data {link.source} (for {link.target}) does not exist on {os.uname().nodename}")
+        raise CannotStartError(f"the data {link.source} (for {link.target}) does not exist on {node_name()}")
     target = checkout / relative
     if os.path.lexists(target):
         raise CannotStartError(f"the data link's target {link.target} is a tracked path in this variant")

@@ -11,14 +11,19 @@ import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_TOLD = re.compile(r"^\s*rank\s*:\s*(?P<rank>\d+) .*\n\s*exitcode\s*:\s*(?P<status>-?\d+) \(pid: (?P<pid>\d+)\)", re.MULTILINE)
+_TOLD = re.compile(  # blanks, no `\s`, which crosses lines: a log of empty lines would take squared time
+    r"^[ \t]*rank[ \t]*:[ \t]*(?P<rank>\d{1,9}) .*\n"
+    r"[ \t]*exitcode[ \t]*:[ \t]*(?P<status>-?\d{1,9}) \(pid: (?P<pid>\d{1,9})\)",
+    re.MULTILINE,
+)
 _SPAWNED = re.compile(
-    r"^\S*ProcessExitedException: process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<status>\d+))",
+    r"^\S*ProcessExitedException: process (?P<rank>\d{1,9}) terminated with "
+    r"(?:signal (?P<signal>\w+)|exit code (?P<status>\d{1,9}))",
     re.MULTILINE,
 )
 _PEER_GONE = re.compile(
     r"connection (was )?(closed|reset|refused)|broken pipe|remote (process|peer)|socket (closed|timeout)|pair closure"
-    r"|timed out (waiting|after)|wait timeout|ncclRemoteError|NCCL.*(remote|aborted)|failed to recv",
+    r"|timed out (waiting|after)|wait timeout|ncclRemoteError|NCCL.{0,300}(remote|aborted)|failed to recv",
     re.IGNORECASE,
 )
 

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bisect_train_workers.node import NodeError
+from bisect_train_workers.node import NodeError, node_name
 
 _DISK_WORDS = ("No space left on device", "Read-only file system", "Permission denied", "Disk quota exceeded")
 _ALWAYS = (
@@ -71,7 +71,7 @@ def run_git(
     if status:
         said = errors.decode(errors="replace").strip()[-2000:]
         if any(word in said for word in _DISK_WORDS):
-            raise NodeError(f"git cannot write {cwd} on {os.uname().nodename}: {said.splitlines()[-1]}")
+            raise NodeError(f"git cannot write {cwd} on {node_name()}: {said.splitlines()[-1]}")
         raise GitError(f"git {' '.join(args)} ended with {status} in {cwd}: {said}")
     return output.decode(errors="surrogateescape")
 

@@ -7,13 +7,12 @@ person removes what lies here.
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
 from pathlib import Path
 
 from bisect_train_workers.environment import ProbeFolders
-from bisect_train_workers.node import NodeError, NodeHome, make_folder
+from bisect_train_workers.node import NodeError, NodeHome, make_folder, node_name
 
 
 class NotKeptError(Exception):
@@ -35,7 +34,7 @@ def keep_probe(home: NodeHome, job_id: str, folders: ProbeFolders) -> Path:
         for item in [item for item in folders.base.iterdir() if item.name != "lock" and item != folders.tmp]:
             shutil.move(item, folder / item.name)
     except (OSError, NodeError) as error:
-        raise NotKeptError(f"could not be kept on {os.uname().nodename}: {error}") from error
+        raise NotKeptError(f"could not be kept on {node_name()}: {error}") from error
     return folder
 
 

@@ -20,6 +20,7 @@ from bisect_train_workers.node import NodeError, NodeHome, remove_folder
 from bisect_train_workers.overlay import overlay_shelf
 from bisect_train_workers.probe_folders import sweep_private_folders
 from bisect_train_workers.processes import SESSION_MARKER, end_all, find_marked, is_orphan
+from bisect_train_workers.remote_data import data_shelf
 from bisect_train_workers.upkeep import hold_beginnings, is_locked
 from bisect_train_workers.whole_environment import environment_shelf
 
@@ -72,7 +73,7 @@ def sweep_leftovers(home: Path, node: NodeHome) -> tuple[Leftover, ...]:
     for folder in [*_dead_sessions(home), *_abandoned(node.path / "warm")]:
         _remove_unlocked(folder)
     with contextlib.suppress(NodeError, OSError):
-        for shelf in (overlay_shelf(node), environment_shelf(node)):
+        for shelf in (overlay_shelf(node), environment_shelf(node), data_shelf(node)):
             shelf.sweep()
     for path in _scratch(home):
         with contextlib.suppress(OSError):
@@ -109,7 +110,7 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 def _half_made(node: NodeHome) -> list[Path]:
-    found = [path for shelf in (overlay_shelf(node), environment_shelf(node)) for path in shelf.leftovers()]
+    found = [path for shelf in (overlay_shelf(node), environment_shelf(node), data_shelf(node)) for path in shelf.leftovers()]
     return [path for path in found if not is_locked(path.with_suffix(".build")) and not is_locked(path.with_suffix(".use"))]
 
 

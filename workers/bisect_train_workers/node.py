@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOME_VARIABLE = "BISECT_TRAIN_NODE_HOME"
+NAME_VARIABLE = "BISECT_TRAIN_NODE_NAME"
+"""Set by a probe's task: what the coordinator of a cluster calls this node."""
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT})
 
@@ -65,6 +67,11 @@ def find_node_home(wanted: str = "") -> NodeHome:
     return NodeHome(Path(platformdirs.user_cache_dir("bisect-train")) / "node")
 
 
+def node_name() -> str:
+    """Return what this node is called in messages and results: the coordinator's name for it, else its host's."""
+    return os.environ.get(NAME_VARIABLE) or os.uname().nodename
+
+
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Turn a full, read-only or forbidden disk into NodeError that names `path`; other errors pass."""
@@ -73,7 +80,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _DISK_ERRORS:
             where = error.filename or path
-            raise NodeError(f"cannot write {where} on {os.uname().nodename}: {error.strerror}") from error
+            raise NodeError(f"cannot write {where} on {node_name()}: {error.strerror}") from error
         raise
 
 

@@ -91,12 +91,12 @@ def count_cpus() -> int:
 
 def find_node_facts(settings: RunSettings) -> NodeFacts:
     """Return the facts of this node for probes with these settings."""
-    hardware = ", ".join([_cpu_model(), _vector_level(), *(_gpu_names(settings.gpus) if settings.gpus else [])])
+    hardware = find_hardware(settings.gpus)
     asked = [settings.python, "-c", _LIST_DISTRIBUTIONS]
     asked.append(os.path.realpath(settings.redirect_from) if settings.redirect_from else "")
     try:
         done = subprocess.run(
-            asked, env=clean_environment(os.environ), capture_output=True, timeout=_LIMIT_S, check=True, text=True
+            asked, env=clean_environment(os.environ), cwd="/", capture_output=True, timeout=_LIMIT_S, check=True, text=True
         )
         seen = json.loads(done.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
@@ -104,6 +104,11 @@ def find_node_facts(settings: RunSettings) -> NodeFacts:
         return NodeFacts(hardware, error=f"the interpreter {settings.python} cannot be used: {said[-1] if said else error}")
     parts = [f"python {seen['python']}", f"torch {seen['torch']}", f"packages {seen['digest']}", seen["libc"]]
     return NodeFacts(hardware, ", ".join(part for part in [*parts, name_settings(os.environ)] if part))
+
+
+def find_hardware(gpus: float) -> str:
+    """Return the hardware class of this node for probes that take so many GPUs."""
+    return ", ".join([_cpu_model(), _vector_level(), *(_gpu_names(gpus) if gpus else [])])
 
 
 def name_settings(environ: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from bisect_train.core.secrets import mask_logins
 from bisect_train_workers.data_links import CannotStartError
 from bisect_train_workers.environment import clean_environment
 from bisect_train_workers.installed import find_inherited
-from bisect_train_workers.node import NodeError, make_folder, remove_folder
+from bisect_train_workers.node import NodeError, make_folder, node_name, remove_folder
 
 LIMIT_S = 1800.0
 """Time limit of an installation, seconds."""
@@ -90,7 +90,7 @@ def run_installer(command: list[str], request: PackageRequest, *, scratch: Path,
     if done.returncode:
         said = _last_lines(done.stdout + b"\n" + done.stderr)
         if any(word in said for word in _DISK_WORDS):
-            raise NodeError(f"cannot install {asked} on {os.uname().nodename}: {said.splitlines()[-1]}")
+            raise NodeError(f"cannot install {asked} on {node_name()}: {said.splitlines()[-1]}")
         raise CannotStartError(f"{asked} cannot be installed: {said}")
 
 

@@ -6,6 +6,7 @@ A folder belongs to whoever holds the lock in it: the worker and its supervisor.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bisect_train_workers.locks import hold_lock, try_lock
-from bisect_train_workers.node import NodeError, NodeHome, disk_errors, make_folder, remove_folder
+from bisect_train_workers.node import NodeError, NodeHome, disk_errors, remove_folder
 
 _SOCKET_ROOM = 60
 """Longest TMPDIR, in characters: python's multiprocessing adds about 35 and a socket's path ends at 107."""
@@ -46,10 +47,21 @@ def take_private_folder(home: NodeHome, job_id: str) -> Iterator[PrivateFolder]:
         lock = try_lock(base / "lock")
     assert lock is not None, base
     try:
-        yield PrivateFolder(base, make_folder(_tmp_of(base)), lock.fd)
+        tmp = _tmp_of(base)
+        _make_own(tmp)
+        yield PrivateFolder(base, tmp, lock.fd)
     finally:
         _remove(base)
         lock.release()
+
+
+def _make_own(folder: Path) -> None:
+    """Make a folder, maybe in one that others write to: what is there already is not ours. Raises NodeError."""
+    try:
+        with disk_errors(folder):
+            folder.mkdir(mode=0o700)
+    except FileExistsError:
+        raise NodeError(f"{folder} on {os.uname().nodename} is somebody else's, and this probe needs it") from None
 
 
 def _tmp_of(base: Path) -> Path:

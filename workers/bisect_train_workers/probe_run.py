@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -27,7 +26,7 @@ from bisect_train_workers.early_look import EARLY_LOOK_S, EarlyLook
 from bisect_train_workers.ending import Evidence, decide_ending, find_silence, has_reached_steps
 from bisect_train_workers.judge import run_judge
 from bisect_train_workers.memory_kills import count_oom_kills
-from bisect_train_workers.node import NodeError
+from bisect_train_workers.node import NodeError, node_name
 from bisect_train_workers.program import Program, RunningProgram, supervise
 from bisect_train_workers.program_log import TAIL_CHARS, read_log
 from bisect_train_workers.read_sets import find_reads
@@ -234,7 +233,7 @@ def _refuse_foreign_trouble(evidence: Evidence, ending: Ending) -> None:
     if num_steps == 0 and _PORT_IN_USE.search(ending.message + evidence.log[-TAIL_CHARS:]):
         raise LostError(f"the port of the process group was in use: {ending.message[:300]}")
     if _DISK_FULL in ending.message:
-        raise NodeError(f"the disk of {os.uname().nodename} is full: the program ended with {ending.message[:300]}")
+        raise NodeError(f"the disk of {node_name()} is full: the program ended with {ending.message[:300]}")
 
 
 def judge_run(run: FinishedRun) -> Generator[ExecutorEvent, None, JudgeResult | None]:
@@ -271,7 +270,7 @@ def to_result(run: FinishedRun, *, judged: JudgeResult | None = None) -> ProbeRe
         log_tail=evidence.log[-TAIL_CHARS:],
         stacks=_name_stacks(evidence),
         warnings=tuple(_find_warnings(probe, evidence)),
-        node=os.uname().nodename,
+        node=node_name(),
         is_warm=evidence.outcome.is_warm,
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -24,7 +23,7 @@ from bisect_train_workers.data_links import CannotStartError
 from bisect_train_workers.gitcmd import GitError
 from bisect_train_workers.kept import NotKeptError, keep_probe
 from bisect_train_workers.mirror import Mirror, PackLoader
-from bisect_train_workers.node import NodeError, NodeHome
+from bisect_train_workers.node import NodeError, NodeHome, node_name
 from bisect_train_workers.paired import run_paired
 from bisect_train_workers.ports import NoPortError, reserve_port
 from bisect_train_workers.preparing import Workplace, lay_out, make_program, run_setup, whole_run
@@ -33,6 +32,7 @@ from bisect_train_workers.probe_packages import hold_packages, with_environment
 from bisect_train_workers.probe_run import LostError, ProbeSteps, run_prepared
 from bisect_train_workers.processes import sweep_orphans
 from bisect_train_workers.program import Coordinator, SupervisorLostError
+from bisect_train_workers.remote_data import hold_data
 from bisect_train_workers.restart_run import run_restarted
 
 
@@ -119,10 +119,12 @@ def _run_in(
         try:
             yield from _tell_packages(job)
             packages = held.enter_context(hold_packages(context.home, job, folders.checkout))
+            yield from _tell_data(job)
+            data = held.enter_context(hold_data(context.home, packages.job))
             place = Workplace(
-                job=packages.job,
+                job=data.job,
                 folders=folders,
-                lock_fds=(*locks, *packages.lock_fds),
+                lock_fds=(*locks, *packages.lock_fds, *data.lock_fds),
                 overlay=packages.overlay,
                 port=port,
                 coordinator=context.coordinator,
@@ -149,6 +151,11 @@ def _tell_packages(job: ProbeJob) -> Generator[ExecutorEvent, None, None]:
         yield ProbeProgress(job.id, "packages")
 
 
+def _tell_data(job: ProbeJob) -> Generator[ExecutorEvent, None, None]:
+    if any(link.is_remote for link in job.settings.links):
+        yield ProbeProgress(job.id, "data")
+
+
 def _keep(result: ProbeResult, folders: environment.ProbeFolders, context: TaskContext) -> ProbeResult:
     try:
         return dataclasses.replace(result, kept=str(keep_probe(context.home, result.job_id, folders)))
@@ -168,4 +175,4 @@ def _switch(slot: Slot, mirror: Mirror, job: ProbeJob, context: TaskContext) -> 
 
 def _cannot_start(job: ProbeJob, message: str) -> ProbeResult:
     fingerprint = Fingerprint(Ending(EndingKind.CANNOT_START, message=message))
-    return ProbeResult(job.id, fingerprint, node=os.uname().nodename)
+    return ProbeResult(job.id, fingerprint, node=node_name())

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from bisect_train_workers.record_lines import clean_line
+
 
 @dataclass(slots=True)
 class ProcessRecord:
@@ -74,15 +76,18 @@ class ProcessRecord:
         """Return the event lines of this name, in order."""
         return [line for line in self.events if line.get("name") == name]
 
-    def take(self, line: dict[str, Any]) -> None:
-        """Add one line of the file."""
-        kind = line.get("type")
+    def take(self, read: Any) -> None:
+        """Add one line of the file; what is none is passed over."""
+        line = clean_line(read)
+        if line is None:
+            return
+        kind = line["type"]
         if kind == "start":
             self.start = line
             self.num_starts += 1
         elif kind == "event":
             self.events.append(line)
-        elif kind == "step" and isinstance(line.get("step"), int):
+        else:
             self.steps[line["step"]] = line
 
     def _of_group(self, name: str, default: Any) -> Any:

@@ -29,7 +29,7 @@ _LAUNCHER_ERRORS = (
     *("ChildFailedError", "SignalException", "CalledProcessError"),
     *("ProcessRaisedException", "ProcessExitedException"),
 )
-_CHILD_STATUS = re.compile(r"exitcode\s*:\s*(-?\d+)")
+_CHILD_STATUS = re.compile(r"exitcode[ \t]*:[ \t]*(-?\d{1,9})")
 _MISSING_MODULE = re.compile(r"No module named '?([\w.]+)'?")
 
 

@@ -2,6 +2,9 @@
 
 A probe is one task that is never retried by Ray. It streams its progress and, last, its result; everything that
 happened to the user's program is data in it. A Ray exception therefore always means that the infrastructure failed.
+
+On this machine Ray places the probes. On a cluster this executor does: only on nodes of one class (`cluster_nodes`), and each
+probe on the node that is free and that the job does not avoid; what has no room yet waits here and not at a node.
 """
 
 from __future__ import annotations
@@ -9,8 +12,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import sys
 import time
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +26,37 @@ from ray.exceptions import RayError
 from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
+from bisect_train_workers.cluster import ClusterNode, NodeClass, choose_node
+from bisect_train_workers.cluster_nodes import ClusterNodes, last_line, on_node
 from bisect_train_workers.node import find_node_home
+from bisect_train_workers.placement import Resources, count_slots, require_room, task_options, wanted_of
 from bisect_train_workers.probe_folders import sweep_private_folders
 from bisect_train_workers.probe_task import NodeTrouble
 from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
 from bisect_train_workers.ray_session import RaySession
-from bisect_train_workers.ray_task import find_facts_task, run_probe_task
+from bisect_train_workers.ray_task import Planned, find_facts_task, run_probe_task
 from bisect_train_workers.upkeep import bound_node
 
 _FACTS_S = 120.0
 _AT_ONCE_S = 0.0
 _LOOK_S = 30.0
 """Time between two looks at what the nodes have, while no event comes, seconds."""
+_ONCE_BACK = "`bisect-train resume` once they are back"
+_CUT_OFF_S = 5.0
+"""Time in which a probe on a node that is gone may still end with an error of Ray's, which says more."""
+_TURN_S = 1.0
+"""Time between two looks at the nodes of a cluster while something runs, seconds."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """A probe that Ray runs: its stream of events."""
+    """A probe that Ray runs: its stream of events; on a cluster also where, and what it takes there."""
 
     job_id: str
     stream: Any
+    node: ClusterNode | None = None
+    wanted: Resources = field(default_factory=dict)
 
 
 class RayExecutor:
@@ -50,8 +66,10 @@ class RayExecutor:
         settings: how probes run; its python and its resources decide facts and slots.
         address: of a Ray cluster; "" starts a local Ray that ends with this process.
         temp_folder: where a local Ray keeps its files, if the path is short enough.
-        node_home: cache folder of a local Ray's probes; None leaves it to the environment of the workers.
+        node_home: cache folder of the probes on the coordinator's own node; None leaves it to the environment of the workers,
+            as it is on the other nodes of a cluster.
         cpus: logical CPUs of a local Ray; None takes what this process may use.
+        parallel: probes at a time for which a cluster that starts nodes by itself is asked for room; 0 takes it as it is.
     """
 
     def __init__(
@@ -62,12 +80,14 @@ class RayExecutor:
         temp_folder: Path | None = None,
         node_home: Path | None = None,
         cpus: int | None = None,
+        parallel: int = 0,
     ) -> None:
         self._settings = settings
         self._address = address
         self._temp_folder = temp_folder
         self._node_home = str(node_home.absolute()) if node_home else ""
         self._cpus = cpus
+        self._parallel = parallel
         self._session: RaySession | None = None
         self._facts: MachineFacts | None = None
         self._packs: dict[str, Any] = {}
@@ -75,20 +95,34 @@ class RayExecutor:
         self._trouble: str = ""
         self._looked_t = time.monotonic()
         self._waiting: list[ExecutorEvent] = []
+        self._cluster: ClusterNodes | None = None
+        self._queue: dict[str, ProbeJob] = {}
+        self._num_run: Counter[str] = Counter()
+        self._no_room_t: float | None = None
 
     def facts(self) -> MachineFacts:
         """Return hardware, interpreter and slots. Raises InputError where a probe fits on no node, MachineError."""
         if self._facts is None:
             self._start()
-            _require_room(self._settings)
-            self._facts = self._ask_facts(_count_slots(self._settings))
+            if self._cluster is None:
+                require_room(self._settings, _nodes())
+                self._facts = self._ask_facts(_count_slots(self._settings))
+        if self._cluster is not None:
+            with _ray_errors("the cluster does not answer"):
+                self._cluster.begin()
+                self._cluster.look()
+            self._facts = self._cluster.facts()
+        assert self._facts is not None
         return self._facts
 
     def adopt(self, settings: RunSettings) -> None:
         """Take the resources of one probe from other settings from now on: `facts` counts the slots anew."""
-        if (settings.cpus, settings.gpus) != (self._settings.cpus, self._settings.gpus) and self._facts is not None:
-            _require_room(settings)
-            self._facts = dataclasses.replace(self._facts, slots=_count_slots(settings))
+        if self._facts is not None and wanted_of(settings) != wanted_of(self._settings):
+            if self._cluster is not None:
+                self._cluster.adopt(settings)
+            else:
+                require_room(settings, _nodes())
+                self._facts = dataclasses.replace(self._facts, slots=_count_slots(settings))
         self._settings = settings
 
     def submit(self, job: ProbeJob) -> None:
@@ -99,36 +133,35 @@ class RayExecutor:
             InputError: no node has what it needs; Ray would wait for such a node for ever.
             MachineError: Ray does not start.
         """
-        if job.id in self._running:
+        if job.id in self._running or job.id in self._queue:
             raise ValueError(f"a probe with id {job.id} is running already")
         self._start()
-        _require_room(job.settings)
-        options = _options(job.settings) | {"num_returns": "streaming"}
-        try:
-            refs = {pack.id: [self._put_pack(pack.id, pack.data)] for pack in job.packs}
-            task = ray.remote(run_probe_task).options(**options)
-            stream = task.remote(dataclasses.replace(job, packs=()), refs, self._coordinator(), self._node_home)
-        except (RayError, OSError) as error:
-            raise MachineError(f"Ray does not take the probe: {_last_line(error)}", hint="is the disk full?") from error
-        self._running[job.id] = _Running(job.id, stream)
+        if self._cluster is None:
+            require_room(job.settings, _nodes())
+            self._begin(job, None)
+            return
+        with _ray_errors("the cluster does not answer"):
+            self._cluster.begin()
+        self._cluster.require_room(job.settings)
+        self._queue[job.id] = job
+        self._place()
 
     def wait(self, timeout_s: float) -> list[ExecutorEvent]:
         """Return the events that have come. Raises MachineError when a node's disk is full or read-only."""
         self._raise_trouble()
         deadline = time.monotonic() + timeout_s
-        while self._running and not self._waiting and not self._trouble:
-            streams = {running.stream: running for running in self._running.values()}
+        while (self._running or self._queue) and not self._waiting and not self._trouble:
             left_s = max(0.0, deadline - time.monotonic())
             try:
-                ready, _ = ray.wait(list(streams), num_returns=1, timeout=left_s, fetch_local=True)
+                ready = self._look_around(left_s)
             except RayError as error:
-                self._lose_all(f"{type(error).__name__}: {_last_line(error)}")
+                self._lose_all(f"{type(error).__name__}: {last_line(error)}")
                 break
-            if not ready:
+            if not ready and left_s == 0.0:
                 self._look_for_room()
                 break
-            for stream in ready:
-                self._take_events(streams[stream])
+            for running in ready:
+                self._take_events(running)
         events, self._waiting = self._waiting, []
         if not events:
             self._raise_trouble()
@@ -137,6 +170,7 @@ class RayExecutor:
     def cancel(self, job_id: str) -> None:
         """Stop a probe and all its processes; no event of it is reported afterwards. Unknown ids are ignored."""
         self._waiting = [event for event in self._waiting if _id_of(event) != job_id]
+        self._queue.pop(job_id, None)
         running = self._running.pop(job_id, None)
         if running is not None:
             # force ends the worker; its supervisor notices and ends the program with all it started.
@@ -148,8 +182,12 @@ class RayExecutor:
         for job_id in list(self._running):
             self.cancel(job_id)
         self._waiting.clear()
+        self._queue.clear()
         self._packs.clear()
         if self._session is not None:
+            if self._cluster is not None:
+                self._cluster.close()
+                self._cluster = None
             self._session.close()
             self._session = None
             if not self._address:
@@ -160,6 +198,10 @@ class RayExecutor:
     def _start(self) -> None:
         if self._session is None:
             self._session = RaySession(address=self._address, temp_folder=self._temp_folder, cpus=self._cpus)
+            if self._address:
+                known = self._facts
+                chosen = NodeClass(known.hardware_class, known.interpreter) if known is not None else None
+                self._cluster = ClusterNodes(self._settings, chosen, parallel=self._parallel, say=_say)
 
     def _coordinator(self) -> Coordinator | None:
         if self._address:
@@ -167,14 +209,65 @@ class RayExecutor:
         return Coordinator(os.getpid(), start_mark(os.getpid()))
 
     def _ask_facts(self, slots: int) -> MachineFacts:
-        task = ray.remote(find_facts_task).options(**_options(self._settings))
+        task = ray.remote(find_facts_task).options(**task_options(self._settings))
         try:
             found = ray.get(task.remote(self._settings), timeout=_FACTS_S)
         except RayError as error:
-            raise MachineError(f"no Ray worker answered: {_last_line(error)}", hint="try `ray status`") from error
+            raise MachineError(f"no Ray worker answered: {last_line(error)}", hint="try `ray status`") from error
         if found.error:
             raise MachineError(found.error, hint="name another interpreter with --python")
         return MachineFacts(found.hardware_class, found.interpreter, slots)
+
+    def _begin(self, job: ProbeJob, node: ClusterNode | None) -> None:
+        """Have Ray run a probe; on a cluster on this node or not at all."""
+        options = task_options(job.settings) | {"num_returns": "streaming"}
+        planned = None
+        if node is not None:
+            assert self._cluster is not None and self._cluster.chosen is not None
+            options |= {"scheduling_strategy": on_node(node.id)}
+            planned = Planned(node.id, node.name, self._cluster.chosen.hardware)
+            self._num_run[node.id] += 1
+        try:
+            refs = {pack.id: [self._put_pack(pack.id, pack.data)] for pack in job.packs}
+            task = ray.remote(run_probe_task).options(**options)
+            home = self._node_home if node is None or node.id == _own_node() else ""
+            stream = task.remote(dataclasses.replace(job, packs=()), refs, self._coordinator(), home, planned)
+        except (RayError, OSError) as error:
+            raise MachineError(f"Ray does not take the probe: {last_line(error)}", hint="is the disk full?") from error
+        self._running[job.id] = _Running(job.id, stream, node, wanted_of(job.settings))
+
+    def _place(self) -> None:
+        """Begin what waits and has room now; one that finds none does not hold up those behind it."""
+        cluster = self._cluster
+        for job in list(self._queue.values()) if cluster is not None else ():
+            assert cluster is not None
+            wanted, busy = wanted_of(job.settings), cluster.busy(wanted_of(job.settings))
+            node = choose_node(cluster.usable(), wanted, self._taken(), avoid=job.avoid, busy=busy, num_run=self._num_run)
+            if node is not None:
+                del self._queue[job.id]
+                self._begin(job, node)
+
+    def _taken(self) -> dict[str, list[Resources]]:
+        """Return by node what our probes take."""
+        taken: dict[str, list[Resources]] = defaultdict(list)
+        for running in self._running.values():
+            if running.node is not None:
+                taken[running.node.id].append(running.wanted)
+        return taken
+
+    def _look_around(self, left_s: float) -> list[_Running]:
+        """Wait for events, on a cluster a moment only; return the probes that have some. New and dead nodes are noticed."""
+        if self._cluster is not None:
+            self._cluster.look()
+            self._lose_on_gone_nodes(self._cluster)
+            self._place()
+            left_s = min(left_s, _TURN_S)
+        if not self._running:
+            time.sleep(left_s)
+            return []
+        streams = {running.stream: running for running in self._running.values()}
+        ready, _ = ray.wait(list(streams), num_returns=1, timeout=left_s, fetch_local=True)
+        return [streams[stream] for stream in ready]
 
     def _put_pack(self, pack_id: str, data: bytes) -> Any:
         if pack_id not in self._packs:
@@ -192,24 +285,44 @@ class RayExecutor:
             except StopIteration:
                 self._finish(ProbeLost(running.job_id, "the worker ended without a result"))
             except RayError as error:
-                self._finish(ProbeLost(running.job_id, f"{type(error).__name__}: {_last_line(error)}"))
+                if self._cluster is not None and running.node is not None:
+                    self._cluster.lose(running.node.id)
+                self._finish(ProbeLost(running.job_id, f"{type(error).__name__}: {last_line(error)}"))
 
     def _take(self, job_id: str, event: ExecutorEvent | NodeTrouble) -> None:
         if isinstance(event, NodeTrouble):
-            self._running.pop(job_id, None)
-            self._trouble = event.message
+            self._take_trouble(job_id, event.message)
         elif isinstance(event, (ProbeFinished, ProbeLost)):
             self._finish(event)
         else:
             self._waiting.append(event)
 
+    def _take_trouble(self, job_id: str, message: str) -> None:
+        """A node cannot run probes: on a cluster it is left out and the probe lost, as long as there are others."""
+        node = self._running[job_id].node
+        if self._cluster is not None and node is not None and self._cluster.put_aside(node.id, message):
+            self._finish(ProbeLost(job_id, message))
+        else:
+            self._running.pop(job_id, None)
+            self._trouble = message
+
     def _finish(self, event: ProbeFinished | ProbeLost) -> None:
-        self._running.pop(_id_of(event), None)
+        running = self._running.pop(_id_of(event), None)
+        if isinstance(event, ProbeLost) and running is not None and running.node is not None:
+            event = dataclasses.replace(event, node=running.node.name)
         self._waiting.append(event)
+
+    def _lose_on_gone_nodes(self, cluster: ClusterNodes) -> None:
+        """A node that was cut off sends no error: Ray would wait for its worker though it knows that the node is gone."""
+        for job_id, running in list(self._running.items()):
+            if running.node is not None and cluster.gone_s(running.node.id) > _CUT_OFF_S:
+                with contextlib.suppress(RayError, ValueError):
+                    ray.cancel(running.stream, force=True)
+                self._finish(ProbeLost(job_id, "its node is gone, or cut off from the others"))
 
     def _lose_all(self, reason: str) -> None:
         """Ray itself failed: every probe is lost, and the next submit starts or joins anew."""
-        for job_id in list(self._running):
+        for job_id in [*self._running, *self._queue]:
             self._finish(ProbeLost(job_id, reason))
         events = self._waiting
         self.close()
@@ -217,13 +330,28 @@ class RayExecutor:
 
     def _look_for_room(self) -> None:
         """Raise MachineError where nodes have gone, and what is left can never run the probes: they would wait for ever."""
+        if self._cluster is not None:
+            self._look_for_nodes(self._cluster)
+            return
         if time.monotonic() - self._looked_t < _LOOK_S:
             return
         self._looked_t = time.monotonic()
         try:
-            _require_room(self._settings)
+            require_room(self._settings, _nodes())
         except InputError as error:
-            raise MachineError(f"nodes are gone: {error.message}", hint="`bisect-train resume` once they are back") from None
+            raise MachineError(f"nodes are gone: {error.message}", hint=_ONCE_BACK) from None
+
+    def _look_for_nodes(self, cluster: ClusterNodes) -> None:
+        """The same on a cluster, where nodes may come back or others join."""
+        stuck = [job for job in self._queue.values() if not _fits(job, cluster.usable())]
+        if not stuck:
+            self._no_room_t = None
+            return
+        now_t = time.monotonic()
+        self._no_room_t = self._no_room_t or now_t
+        if now_t - self._no_room_t > cluster.patience_s:
+            waited = f"for {cluster.patience_s:g} s no node of the class has had room for a probe"
+            raise MachineError(f"nodes are gone: {waited}", hint=_ONCE_BACK)
 
     def _raise_trouble(self) -> None:
         if self._trouble:
@@ -236,43 +364,34 @@ def _nodes() -> list[dict[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _own_node() -> str:
+    """Return the id of the node that this process is on."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def _count_slots(settings: RunSettings) -> int:
     """Return how many probes fit on the nodes at the same time."""
-    wanted = {"CPU": settings.cpus, "GPU": settings.gpus}
-    slots = 0
-    for has in _nodes():
-        counts = [int(has.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount > 0]
-        slots += min(counts, default=int(has.get("CPU", 1.0)))
-    return slots
+    wanted = wanted_of(settings)
+    return sum(count_slots(wanted, has) for has in _nodes())
 
 
-def _require_room(settings: RunSettings) -> None:
-    """Raise InputError where no node has the resources of one probe."""
-    if _count_slots(settings) >= 1:
-        return
-    nodes = [(has.get("GPU", 0.0), has.get("CPU", 0.0)) for has in _nodes()]
-    gpus, cpus = max(nodes, default=(0.0, 0.0))
-    most_cpus = max((cpus for _, cpus in nodes), default=0.0)
-    hint = "ask for less with --gpus or --ranks, or the recipe's `resources`"
-    if settings.cpus > most_cpus and not settings.gpus:
-        hint = f"take fewer --ranks, or let them share CPUs: `resources: {{cpus: {max(most_cpus, 1.0):g}}}` in the recipe"
-    elif settings.gpus > gpus:
-        hint = "ask for fewer with --gpus or the recipe's `resources`, or join a cluster that has them with --address"
-    raise InputError(
-        f"no node has the {settings.cpus:g} CPUs and {settings.gpus:g} GPUs of one probe; the largest of {len(nodes)} "
-        f"has {cpus:g} CPUs and {gpus:g} GPUs",
-        hint=hint,
-    )
+def _fits(job: ProbeJob, nodes: Sequence[ClusterNode]) -> bool:
+    """Return whether some node could ever hold a probe."""
+    return any(count_slots(wanted_of(job.settings), node.has) for node in nodes)
 
 
-def _options(settings: RunSettings) -> dict[str, Any]:
-    return {"num_cpus": settings.cpus, "num_gpus": settings.gpus, "max_retries": 0}
+@contextlib.contextmanager
+def _ray_errors(what: str) -> Iterator[None]:
+    """Turn Ray's errors into MachineError."""
+    try:
+        yield
+    except RayError as error:
+        raise MachineError(f"{what}: {last_line(error)}", hint="try `ray status`") from error
 
 
 def _id_of(event: ExecutorEvent) -> str:
     return event.result.job_id if isinstance(event, ProbeFinished) else event.job_id
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__

@@ -10,28 +10,31 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib.util
 import logging
 import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 import ray
 
-from bisect_train.core.errors import MachineError
+from bisect_train.core.errors import InputError, MachineError
 from bisect_train_workers.locks import HeldLock, try_lock
 from bisect_train_workers.node import NodeError
 from bisect_train_workers.node_facts import count_cpus
 from bisect_train_workers.processes import SESSION_MARKER, start_mark
+from bisect_train_workers.ray_task import CARRIED_FOLDER
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -47,8 +50,12 @@ _PREFIX = "bt-ray-"
 _TEMP_ROOM = 27
 """Longest parent of a session's folder, in characters: 16 for that folder's name, then Ray adds 62 to its sockets' paths."""
 _GUARD_S = 15.0
+_ANSWER_S = 10.0
+"""Time in which a cluster's address must take a connection."""
 _STORE_BYTES = 512 * 2**20
 """Ray's object store holds git packs and results only; what does not fit goes to disk."""
+CARRIED = ("platformdirs", "fsspec")
+"""Packages of python code only that our workers import, and that a node with nothing but Ray lacks; its own ones come first."""
 
 
 class RaySession:
@@ -62,11 +69,12 @@ class RaySession:
 
     def __init__(self, *, address: str = "", temp_folder: Path | None = None, cpus: int | None = None) -> None:
         self.is_local = not address
+        _require_answer(address)
         self._temp, self._lock = _make_temp_folder(temp_folder)
         self._is_open = True
         atexit.register(self.close)
         settings: dict[str, Any] = self._local_settings(cpus) if self.is_local else {"address": address}
-        settings["runtime_env"] = {"working_dir": str(_copy_code(self._temp))}
+        settings["runtime_env"] = {"working_dir": str(copy_code(self._temp, carried=() if self.is_local else CARRIED))}
         self._guard = _start_guard(self._temp) if self.is_local else None
         try:
             with _own_sigterm(), _quiet_environment(self._temp if self.is_local else None), warnings.catch_warnings():
@@ -108,8 +116,27 @@ class RaySession:
         }
 
 
-def _copy_code(folder: Path) -> Path:
-    """Copy the two packages that a worker needs to a folder that Ray carries to the nodes.
+def _require_answer(address: str) -> None:
+    """Raise MachineError where nobody listens at `host:port`, where Ray would try for minutes; InputError for a client's."""
+    if address.startswith("ray://"):
+        raise InputError(
+            f"{address} is the address of a Ray client, through which no probe can be placed",
+            hint="run bisect-train on a node of the cluster, with --address auto",
+        )
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        return  # `auto` and the like
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise MachineError(
+            f"Ray could not be reached at {address}: {error}",
+            hint="`ray status` on a node says whether the cluster runs; --address auto takes the one of this machine",
+        ) from None
+
+
+def copy_code(folder: Path, *, carried: Sequence[str] = ()) -> Path:
+    """Copy the two packages that a worker needs, and others by name, to a folder that Ray carries to the nodes.
 
     As a working directory, and not as modules: otherwise Ray puts the caller's current folder, often the user's
     repository, first on the workers' path, where a `random.py` would break them.
@@ -118,12 +145,16 @@ def _copy_code(folder: Path) -> Path:
     import bisect_train_workers
 
     target = folder / "code"
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "tests")
     core = Path(bisect_train.__file__ or "").parent
     for source in (core / "core", Path(bisect_train_workers.__file__ or "").parent):
         name = f"bisect_train/{source.name}" if source.name == "core" else source.name
         shutil.copytree(source, target / name, ignore=ignored)
     shutil.copy(core / "__init__.py", target / "bisect_train" / "__init__.py")
+    for name in carried:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.origin is not None:
+            shutil.copytree(Path(found.origin).parent, target / CARRIED_FOLDER / name, ignore=ignored)
     return target
 
 

@@ -46,11 +46,9 @@ def _take_lines(path: Path, offset: int, record: ProcessRecord) -> int:
     end = content.rfind(b"\n") + 1
     for text in content[:end].splitlines():
         try:
-            line = json.loads(text)
-        except ValueError:
+            record.take(json.loads(text))
+        except (ValueError, RecursionError):  # torn, or nested beyond reason
             continue
-        if isinstance(line, dict):
-            record.take(line)
     return offset + end
 
 

@@ -2,15 +2,19 @@
 
 Time passes only in `wait`. Probes take the first free slot in the order they were submitted, and events come in the
 order of the virtual clock (ties: order of submission), so the same script always gives the same events.
+
+It can be a cluster: each node has slots of its own, and may be slow, lose probes, give other numbers than the program, or die.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bisect_train.core.early import EarlyRules, watch_ranks
+from bisect_train.core.errors import MachineError
 from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost, ProbeProgress
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, RunSettings
@@ -49,13 +53,55 @@ def script_of(fingerprints: Mapping[str, Fingerprint], *, duration_s: float = 1.
     return run
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedNode:
+    """One node of a simulated cluster.
+
+    Attributes:
+        name: as in `MachineFacts.nodes`.
+        slots: probes at the same time.
+        slowness: factor on the time of each probe, > 0.
+        joins_at_s, dies_at_s: virtual times at which it comes and goes; what runs there then is lost.
+        loses: whether a probe that starts here is lost.
+        distorts: the record that comes back in place of what the program did; None for a node that tells the truth.
+    """
+
+    name: str
+    slots: int = 1
+    slowness: float = 1.0
+    joins_at_s: float = 0.0
+    dies_at_s: float = math.inf
+    loses: Callable[[ProbeJob], bool] = lambda job: False
+    distorts: Callable[[ProbeJob, Fingerprint], Fingerprint] | None = None
+
+    def is_there(self, now_s: float) -> bool:
+        """Return whether it is part of the cluster."""
+        return self.joins_at_s <= now_s < self.dies_at_s
+
+    def run(self, job: ProbeJob, run: SimulatedRun) -> SimulatedRun:
+        """Return what happens to a probe here, given what happens to it anywhere."""
+        run = replace(run, duration_s=run.duration_s * self.slowness)
+        if run.fingerprint is None or self.loses(job):
+            return replace(run, fingerprint=None)
+        return run if self.distorts is None else replace(run, fingerprint=self.distorts(job, run.fingerprint))
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    job: ProbeJob
+    run: SimulatedRun
+    started_s: float
+    node: SimulatedNode
+
+
 class SimulatedExecutor:
     """Runs probes by a script; see `bisect_train.core.executor.Executor`.
 
     Args:
         script: what happens to each job.
         slots: probes at the same time; `facts` says so too.
-        facts: hardware class and interpreter to report.
+        facts: hardware class and interpreter to report, and notes.
+        nodes: of a cluster, in the order in which they are filled; () is one machine with `slots`.
 
     Attributes:
         now_s: the virtual clock, seconds since the start.
@@ -63,14 +109,22 @@ class SimulatedExecutor:
         submitted: ids of all jobs in the order of submission.
     """
 
-    def __init__(self, script: Script, *, slots: int = 1, facts: MachineFacts = SIMULATED_FACTS) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        slots: int = 1,
+        facts: MachineFacts = SIMULATED_FACTS,
+        nodes: Sequence[SimulatedNode] = (),
+    ) -> None:
         if slots < 1:
             raise ValueError(f"slots must be at least 1, got {slots}")
         self._script = script
-        self._slots = slots
-        self._facts = MachineFacts(facts.hardware_class, facts.interpreter, slots)
+        self._is_cluster = bool(nodes)
+        self._nodes = tuple(nodes) or (SimulatedNode("simulated", slots),)
+        self._facts = replace(facts, slots=slots, nodes=())
         self._queue: list[ProbeJob] = []
-        self._running: dict[str, tuple[ProbeJob, SimulatedRun, float]] = {}
+        self._running: dict[str, _Running] = {}
         self._ends: list[tuple[float, int, str]] = []
         self._events: list[ExecutorEvent] = []
         self._order: dict[str, int] = {}
@@ -79,8 +133,18 @@ class SimulatedExecutor:
         self.submitted: list[str] = []
 
     def facts(self) -> MachineFacts:
-        """Return the facts given, with this executor's slots."""
-        return self._facts
+        """Return the facts given, with this executor's slots and nodes of now.
+
+        Raises:
+            MachineError: every node of the cluster is gone.
+        """
+        if not self._is_cluster:
+            return self._facts
+        there = self._there()
+        if not there:
+            raise MachineError("no node of the cluster is left", hint="`bisect-train resume` goes on once there is one")
+        names = tuple(node.name for node in there)
+        return replace(self._facts, slots=sum(node.slots for node in there), nodes=names)
 
     def adopt(self, settings: RunSettings) -> None:
         """Take note of other settings; here every probe takes one slot."""
@@ -108,7 +172,7 @@ class SimulatedExecutor:
         self._events = [event for event in self._events if _id_of(event) != job_id]
         running = self._running.pop(job_id, None)
         if running is not None:
-            self.busy_s += self.now_s - running[2]
+            self.busy_s += self.now_s - running.started_s
             self._ends = [item for item in self._ends if item[2] != job_id]
             heapq.heapify(self._ends)
         self._fill_slots()
@@ -120,34 +184,59 @@ class SimulatedExecutor:
             self.cancel(job_id)
 
     def _fill_slots(self) -> None:
-        while self._queue and len(self._running) < self._slots:
-            job = self._queue.pop(0)
-            run = _stop_early(self._script(job), job.early)
-            self._running[job.id] = (job, run, self.now_s)
-            heapq.heappush(self._ends, (self.now_s + run.duration_s, self._order[job.id], job.id))
-            self._events.append(ProbeProgress(job.id, "run"))
+        for job in list(self._queue):
+            node = self._place_for(job)
+            if node is not None:
+                self._queue.remove(job)
+                run = _stop_early(node.run(job, self._script(job)), job.early)
+                self._running[job.id] = _Running(job, run, self.now_s, node)
+                heapq.heappush(self._ends, (self.now_s + run.duration_s, self._order[job.id], job.id))
+                self._events.append(ProbeProgress(job.id, "run"))
+
+    def _there(self) -> list[SimulatedNode]:
+        return [node for node in self._nodes if node.is_there(self.now_s)]
+
+    def _place_for(self, job: ProbeJob) -> SimulatedNode | None:
+        """Return a node with a free slot: the first of those that are busy least; None where the job has to wait."""
+        there = self._there()
+        allowed = [node for node in there if node.name not in job.avoid] or there
+        num_running = {node.name: sum(item.node is node for item in self._running.values()) for node in allowed}
+        free = [node for node in allowed if num_running[node.name] < node.slots]
+        return min(free, key=lambda node: num_running[node.name] / node.slots, default=None)
 
     def _advance(self, timeout_s: float) -> None:
         """Move the clock to the next end within the time, and take all that end then."""
-        until_s = self.now_s + timeout_s
-        if not self._ends or self._ends[0][0] > until_s:
-            self.now_s = until_s
-            return
-        self.now_s = self._ends[0][0]
+        moves = [time_s for node in self._nodes for time_s in (node.joins_at_s, node.dies_at_s) if time_s > self.now_s]
+        self.now_s = min([self.now_s + timeout_s, *moves, *(time_s for time_s, _, _ in self._ends[:1])])
         while self._ends and self._ends[0][0] <= self.now_s:
             self._end(heapq.heappop(self._ends)[2])
+        for job_id, running in list(self._running.items()):
+            if not running.node.is_there(self.now_s):
+                self._ends = [item for item in self._ends if item[2] != job_id]
+                heapq.heapify(self._ends)
+                self._lose(job_id, f"the node {running.node.name} died")
         self._fill_slots()
 
     def _end(self, job_id: str) -> None:
-        _, run, started_s = self._running.pop(job_id)
-        del self._order[job_id]
-        self.busy_s += self.now_s - started_s
+        running = self._running[job_id]
+        run = running.run
         if run.fingerprint is None:
-            self._events.append(ProbeLost(job_id, run.reason))
+            self._lose(job_id, run.reason)
             return
-        base = run.result or ProbeResult(job_id, run.fingerprint, node="simulated")
+        self._leave(job_id)
+        base = run.result or ProbeResult(job_id, run.fingerprint, node=running.node.name)
         result = replace(base, job_id=job_id, fingerprint=run.fingerprint, wall_s=run.duration_s)
         self._events.append(ProbeFinished(result))
+
+    def _lose(self, job_id: str, reason: str) -> None:
+        node = self._leave(job_id).node
+        self._events.append(ProbeLost(job_id, reason, node.name if self._is_cluster else ""))
+
+    def _leave(self, job_id: str) -> _Running:
+        running = self._running.pop(job_id)
+        del self._order[job_id]
+        self.busy_s += self.now_s - running.started_s
+        return running
 
 
 def _stop_early(run: SimulatedRun, rules: EarlyRules | None) -> SimulatedRun:

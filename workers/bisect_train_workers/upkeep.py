@@ -17,6 +17,7 @@ from bisect_train.core.amounts import parse_size
 from bisect_train_workers.locks import HeldLock, hold_lock, try_lock
 from bisect_train_workers.node import NodeError, NodeHome, remove_folder
 from bisect_train_workers.overlay import overlay_shelf
+from bisect_train_workers.remote_data import data_shelf
 from bisect_train_workers.shelf import Shelf
 from bisect_train_workers.whole_environment import environment_shelf
 
@@ -26,9 +27,9 @@ DEFAULT_LIMIT = 50 * 10**9
 LOOK_AGAIN_S = 3600.0
 """Between two looks at the size of a node's folders: a walk over a million files takes seconds."""
 
-CHECKOUT, MIRROR, OVERLAY, ENVIRONMENT = "checkout", "node mirror", "overlay", "environment"
+CHECKOUT, MIRROR, OVERLAY, ENVIRONMENT, DATA = "checkout", "node mirror", "overlay", "environment", "fetched data"
 KEPT, RUNNING = "kept probe", "running probe"
-REMADE = (CHECKOUT, MIRROR, OVERLAY, ENVIRONMENT)
+REMADE = (CHECKOUT, MIRROR, OVERLAY, ENVIRONMENT, DATA)
 """Kinds that the next probe makes again by itself."""
 
 
@@ -78,6 +79,7 @@ def remove_item(home: NodeHome, item: CacheItem) -> bool:
         MIRROR: _remove_mirror,
         OVERLAY: lambda path: overlay_shelf(home).remove(path.name),
         ENVIRONMENT: lambda path: environment_shelf(home).remove(path.name),
+        DATA: lambda path: data_shelf(home).remove(path.name),
         KEPT: _remove_kept,
     }
     return item.kind in removers and removers[item.kind](item.path)
@@ -180,7 +182,7 @@ def _marks_of(slot: Path) -> list[Path]:
 
 def _list_shelves(home: NodeHome) -> list[CacheItem]:
     found = []
-    for kind, shelf in ((OVERLAY, overlay_shelf(home)), (ENVIRONMENT, environment_shelf(home))):
+    for kind, shelf in ((OVERLAY, overlay_shelf(home)), (ENVIRONMENT, environment_shelf(home)), (DATA, data_shelf(home))):
         for key in shelf.list_keys():
             path = shelf.folder / key
             found.append(CacheItem(kind, path, folder_bytes(path), shelf.last_use_s(key), _holder(shelf, key)))

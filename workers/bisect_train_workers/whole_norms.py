@@ -93,7 +93,7 @@ def _plain_square(line: Mapping[str, Any], key: str) -> float | None:
     if key == "grad":
         return line.get("grad_sq")
     norm = line.get("param_norm")
-    return None if norm is None else float(norm) ** 2
+    return None if norm is None else float(norm) * float(norm)  # which may be infinite; `**` would raise
 
 
 def _numbers(values: list[Any]) -> list[float]:

@@ -55,7 +55,10 @@ def _rows_of(lines: list[str], column: str) -> Iterator[list[str]]:
 def _delimiter_of(lines: list[str], column: str) -> str:
     first = next((line for line in lines if column in line), lines[0] if lines else "")
     for delimiter in _DELIMITERS:
-        cells = next(csv.reader([first[: 1 << 16]], delimiter=delimiter), [])
+        try:
+            cells = next(csv.reader([first[: 1 << 16]], delimiter=delimiter), [])
+        except csv.Error:  # a carriage return inside a cell
+            continue
         if column in [cell.strip() for cell in cells] and len(cells) > 1:
             return delimiter
     return max(_DELIMITERS, key=first.count) if any(mark in first for mark in _DELIMITERS) else ","

@@ -46,11 +46,11 @@ def read_store(path: Path, key: str) -> dict[str, Points]:
             for run, value, is_nan, step in rows:
                 if step is None or (value is None and not is_nan):
                     continue
-                points = found.setdefault(run, Points())
-                points.add(math.nan if is_nan else _with_infinity(float(value)), int(step))
+                points = found.setdefault(str(run), Points())
+                points.add(math.nan if is_nan else _with_infinity(float(value)), step_of(str(step)))
                 points.precision.take_bits(_DOUBLE_BITS)
             if not found:
-                names = [name for (name,) in database.execute("SELECT DISTINCT key FROM metrics ORDER BY key")]
+                names = [str(name) for (name,) in database.execute("SELECT DISTINCT key FROM metrics ORDER BY key")]
                 return {"": Points(known=dict.fromkeys(names))}
     return found
 
