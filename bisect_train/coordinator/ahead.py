@@ -1,9 +1,17 @@
-"""Which seeds come soon: a worker that forks programs needs some seconds before it can fork the first of another seed."""
+"""What comes soon: seeds (a worker that forks programs needs some seconds before it can fork the first of another one), and
+the ends of the next rung.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.climb import first_look_requests
+from bisect_train.coordinator.knowledge import Knowledge
+from bisect_train.core.probe import ProbeSpec, Rung
 from bisect_train.search.attempts import SEEDS_PER_ATTEMPT
-from bisect_train.search.terms import Phase, Plan
+from bisect_train.search.terms import Phase, Plan, Request, Rules
 from bisect_train.verdict.ends import FIRST_LOOK
 
 MAX_AHEAD = 2
@@ -21,3 +29,20 @@ def seeds_ahead(plan: Plan, seed_idx: int) -> tuple[int, ...]:
     elif plan.phase is Phase.SEARCH:
         wanted.append(SEEDS_PER_ATTEMPT)
     return tuple(dict.fromkeys(idx for idx in wanted if idx != seed_idx))[:MAX_AHEAD]
+
+
+def runs_ahead(knows: Knowledge, rules: Rules, space: ChangeSpace, rung: Rung) -> Iterator[tuple[str, Request, ProbeSpec]]:
+    """Yield key, request and spec of the first runs of the ends on the next rung that are not known yet.
+
+    Args:
+        knows: what is known on that rung.
+        rules: of the search, they say where the ends lie.
+        space: of the question.
+        rung: the next one.
+    """
+    known = {(run.point, run.seed_idx, run.repeat) for run in knows.known([], 1).observations}
+    for request in first_look_requests(rules):
+        spec = ProbeSpec(space.variant(request.point), rung, request.seed_idx, request.repeat)
+        key = knows.key_of(request, spec)
+        if (request.point, request.seed_idx, request.repeat) not in known and not knows.has_result(key):
+            yield key, request, spec

@@ -15,6 +15,7 @@ from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.early import EarlyVerdicts
 from bisect_train.coordinator.events import CoordinatorEvent, MarkContradicted, ProbeDone, ProbeGone
 from bisect_train.coordinator.golden import GOLDEN_STALE, golden_observations, is_stale
+from bisect_train.coordinator.node_events import Why, suspects_of
 from bisect_train.coordinator.observing import (
     BEGUN_AS,
     REUSE_DISTRUSTED,
@@ -42,6 +43,7 @@ from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec, probe_
 from bisect_train.core.question import Question
 from bisect_train.core.reads import ReadSet
 from bisect_train.core.verdict import VerdictKind
+from bisect_train.search.node_checks import NODE_CHECK
 from bisect_train.search.terms import Known, Plan, Request, Rules
 from bisect_train.store.contract import PROBE_FINISHED, PROBE_REUSED, Store, StoredEvent
 from bisect_train.verdict.end_terms import Ends
@@ -83,6 +85,11 @@ class Knowledge:
         self._store = store
         self._facts = facts
         self._tell = listener
+        self._begin()
+        self.tally = tally or Tally()
+
+    def _begin(self) -> None:
+        """Know nothing yet."""
         self._observations: list[Observation] = []
         self._unbuildable: dict[Point, str] = {}
         self._marks: dict[int, VerdictKind] = {}
@@ -91,13 +98,14 @@ class Knowledge:
         self._recorded: dict[Request, ProbeResult] = {}
         self._reads: dict[Request, ReadSet | None] = {}
         self._whole_keys: dict[str, str] = {}  # of runs that may be stopped early, by their own key
-        self._early = EarlyVerdicts(question)
+        self._early = EarlyVerdicts(self._question)
+        self._checks: dict[Request, ProbeResult | None] = {}
         self._reused: set[Request] = set()
         self._golden: list[Observation] = []
         self._trusts_reuse = True
         self._taken_back = TakenBack()
         self._durations: list[tuple[Point, float]] = []
-        self.tally = tally or Tally()
+        self._disbelieved: frozenset[str] = frozenset()
 
     def load(self) -> None:
         """Take over what earlier coordinators of this bisection observed."""
@@ -107,6 +115,7 @@ class Knowledge:
         self._own_results.update((probe.key, probe.result) for probe in stored.probes)
         self._recorded.update((request_of_spec(probe.spec), probe.result) for probe in stored.probes)
         self._reads.update(stored.reads)
+        self._checks.update(stored.checks)
         self._marks.update(stored.marks)
         self._durations.extend((request_of_spec(probe.spec).point, probe.result.wall_s) for probe in stored.probes)
         events = self._store.events(self._id)
@@ -116,12 +125,32 @@ class Knowledge:
         golden = golden_observations(self._question, self._facts)
         self._golden = [run for run in golden if run in self._observations]
         self._taken_back = taken_back(events)
+        above = self._store.events(self._question.part_of) if self._question.part_of else ()
+        self._disbelieved = frozenset(node for node, why in suspects_of((*above, *events)).items() if why is Why.WRONG)
         reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if self._is_reused(event))
         self._reused.update(reused if self._trusts_reuse else ())
 
     def _is_reused(self, event: StoredEvent) -> bool:
         """Return whether an event took over a result of another bisection on this rung."""
         return is_foreign(event) and is_of_rung(event.data["spec"], self._question)
+
+    def reload(self) -> None:
+        """Read anew what is stored: results of a node that is not believed any more were taken back."""
+        whole_keys, contradicted = self._whole_keys, self._contradicted  # of runs that still go; told already
+        self._begin()
+        self._whole_keys, self._contradicted = whole_keys, contradicted
+        self.load()
+
+    def seen(self) -> list[tuple[Observation, ProbeResult]]:
+        """Return the observations that count with the results behind them; given up and golden ones have none."""
+        return [(run, self._recorded[request_of(run)]) for run in self._observations if request_of(run) in self._recorded]
+
+    def checks(self) -> list[tuple[Request, tuple[Observation, ProbeResult] | None]]:
+        """Return what other nodes said when they were asked about a run; None where that was lost too often."""
+        return [
+            (request, None if result is None else (observe(request, result.fingerprint, self._question), result))
+            for request, result in self._checks.items()
+        ]
 
     def known(self, in_flight: list[Request], slots: int) -> Known:
         """Return it in the terms of the search."""
@@ -166,8 +195,14 @@ class Knowledge:
         """Return whether a result is known already that can stand for a run of this bisection."""
         if key in self._own_results:
             return True
+        return self._find_foreign(key) is not None
+
+    def _find_foreign(self, key: str) -> ProbeResult | None:
+        """Return a stored result that can stand for a run of this bisection."""
         result = self._store.find_result(key)
-        return result is not None and is_reusable(result, self._question.settings)
+        if result is None or result.node in self._disbelieved or not is_reusable(result, self._question.settings):
+            return None
+        return result
 
     def take_known(self, key: str, request: Request, variant: Variant) -> bool:
         """Take a result that is known already, of this bisection for the same variant, or of another; False if none is."""
@@ -176,8 +211,8 @@ class Knowledge:
             self._share(key, request, variant)
             self._observe(key, request, own, is_reused=True)
             return True
-        result = self._store.find_result(key)
-        if result is None or not is_reusable(result, self._question.settings):
+        result = self._find_foreign(key)
+        if result is None:
             return False
         self._store.reuse_result(self._id, key, self._spec_of(request, variant))
         self.tally.num_reused += 1
@@ -193,6 +228,11 @@ class Knowledge:
             spec[BEGUN_AS] = result.job_id
         self._store.save_result(self._id, key, result, spec=spec)
         self.tally.num_probes += 1
+        if first.part == NODE_CHECK:
+            self._checks[first] = result
+            observation = observe(first, result.fingerprint, self._question)
+            self._tell(ProbeDone(result.job_id, observation, result, is_reused=False))
+            return
         self._durations.append((first.point, result.wall_s))
         self._observe(key, first, result, is_reused=False, told_key=result.job_id)
         for request in others:
@@ -207,6 +247,9 @@ class Knowledge:
     def give_up(self, request: Request, variant: Variant, reason: str) -> None:
         """Store that a probe was lost too often: its request has no verdict."""
         self._store.append(self._id, GIVEN_UP, {**self._spec_of(request, variant), "reason": reason})
+        if request.part == NODE_CHECK:
+            self._checks[request] = None
+            return
         self._observations.append(observe_lost(request, reason))
 
     def note_unbuildable(self, request: Request, reason: str) -> None:

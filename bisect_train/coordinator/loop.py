@@ -2,7 +2,8 @@
 
 Everything observed is stored before it is used, one transaction per event, so that a coordinator that is killed at any moment
 can be resumed: the plan is a pure function of what is in the store. A lost probe (dead worker, port in use, killed from
-outside) has no verdict and is run again, at most `MAX_TRIES` times. The coordinator opens no path of a worker.
+outside) has no verdict and is run again, at most `MAX_TRIES` times and on another node where there is one (`nodes`). The
+coordinator opens no path of a worker.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from bisect_train.changes.space import ChangeSpace
-from bisect_train.coordinator.ahead import seeds_ahead
+from bisect_train.coordinator.ahead import runs_ahead, seeds_ahead
 from bisect_train.coordinator.beside import with_good_end
 from bisect_train.coordinator.climb import Climb, first_look_requests
 from bisect_train.coordinator.costs import Costs
@@ -28,10 +29,8 @@ from bisect_train.coordinator.events import (
     RungTaken,
 )
 from bisect_train.coordinator.knowledge import Knowledge, Tally
-from bisect_train.coordinator.observing import (
-    active_s,
-    rules_for,
-)
+from bisect_train.coordinator.nodes import NodeWatch
+from bisect_train.coordinator.observing import UNSEEN, active_s, rules_for
 from bisect_train.coordinator.running import Ended, RunningProbe
 from bisect_train.coordinator.spending import PROBE_CANCELLED, PROBE_LOST, Spending
 from bisect_train.coordinator.trust import refuse_missing_judge, why_lost
@@ -93,10 +92,8 @@ class Coordinator:
         self._jobs: dict[str, RunningProbe] = {}
         self._num_tries: dict[str, int] = {}
         self._first_s: float | None = None
-        self._knowledge = self._make_knowledge()
-        self._costs = self._make_costs()
-        self._unread = Unread(question, space)
-        self._warmth = self._make_warmth()
+        self._begin_rung()
+        self._nodes = NodeWatch(question, bisection_id=bisection_id, store=store)
         self._earlier_s = 0.0
         self._spending = Spending(question.settings.gpus, question.limits.gpu_hours, question.limits.wall_s)
         self._started_s = 0.0
@@ -147,31 +144,27 @@ class Coordinator:
         self._jobs.clear()
 
     def _make_knowledge(self, question: Question | None = None) -> Knowledge:
-        return Knowledge(
-            question or self._question,
-            bisection_id=self._id,
-            store=self._store,
-            facts=self._facts,
-            listener=partial(self._tell_of, question.rung.name if question else ""),
-            tally=self._tally,
-        )
+        tell = partial(self._tell_of, question.rung.name if question else "")
+        asked, store, tally = question or self._question, self._store, self._tally
+        return Knowledge(asked, bisection_id=self._id, store=store, facts=self._facts, listener=tell, tally=tally)
 
     def _tell_of(self, rung: str, event: CoordinatorEvent) -> None:
         """Tell what happens on a rung; "" is the one that is worked on."""
         self._tell(replace(event, rung=rung) if isinstance(event, ProbeDone) else event)
 
-    def _make_costs(self) -> Costs:
-        return Costs(self._question, bisection_id=self._id, space=self._space, store=self._store, knowledge=self._knowledge)
-
-    def _make_warmth(self) -> Warmth:
-        return Warmth(self._question, bisection_id=self._id, store=self._store, facts=self._facts)
+    def _begin_rung(self) -> None:
+        """Begin with nothing that is known on this rung."""
+        asked, name, store = self._question, self._id, self._store
+        self._knowledge = self._make_knowledge()
+        self._costs = Costs(asked, bisection_id=name, space=self._space, store=store, knowledge=self._knowledge)
+        self._unread = Unread(asked, self._space)
+        self._warmth = Warmth(asked, bisection_id=name, store=store, facts=self._facts)
 
     def _load_stored(self) -> None:
         """Take over what an earlier coordinator of this bisection observed and spent."""
-        self._knowledge = self._make_knowledge()
+        self._begin_rung()
         self._knowledge.load()
-        self._costs = self._make_costs()
-        self._warmth = self._make_warmth()
+        self._nodes.load()
         events = self._store.events(self._id)
         self._earlier_s = active_s(events)
         self._spending.load(events, self._store.results(self._id))
@@ -180,7 +173,11 @@ class Coordinator:
         while True:
             slots = self._num_slots()
             plan = self._plan(max(1, slots))
-            if (move := self._climb.next_move(plan)) is not None and self._take_rung(move, plan):
+            if self._nodes.has_taken_back:
+                self._knowledge.reload()
+                continue
+            is_settled = not (self._nodes.is_holding or self._nodes.disagreement)
+            if is_settled and (move := self._climb.next_move(plan)) is not None and self._take_rung(move, plan):
                 continue
             if plan.answer is not None:
                 return plan, plan.answer
@@ -193,13 +190,15 @@ class Coordinator:
                 reason = self._why_spent()
                 if not reason:
                     raise RuntimeError(f"the plan wants nothing and has no answer (phase {plan.phase.value})")
-                self._store.append(self._id, "budget_spent", {"reason": reason})
-                return plan, answer_budget(plan, reason)
+                is_unseen = self._nodes.is_holding  # what was proved has the word of one node only: it is not proved
+                self._store.append(self._id, "budget_spent", {"reason": reason} | ({UNSEEN: True} if is_unseen else {}))
+                return plan, answer_budget(replace(plan, own=None) if is_unseen else plan, reason)
             self._wait_for_result(slots)
 
     def _num_slots(self) -> int:
-        slots = self._executor.facts().slots  # a shared one gives more or fewer as other bisections end and begin
-        return min(slots, self._question.limits.parallel or slots)
+        facts = self._executor.facts()  # a shared one gives more or fewer slots as other bisections end and begin
+        self._nodes.meet(facts)
+        return min(facts.slots, self._question.limits.parallel or facts.slots)
 
     def _take_rung(self, move: Move, plan: Plan) -> bool:
         """Go on with another rung, runs of its ends that were begun ahead, too; False where no node has what it takes."""
@@ -214,12 +213,9 @@ class Coordinator:
         self._rules = rules_for(self._question, self._space)
         self._climb = Climb(self._question, store=self._store, bisection_id=self._id)
         self._facts = self._executor.facts()
-        self._knowledge = self._make_knowledge()
+        self._begin_rung()
         self._knowledge.load()
         self._above = None
-        self._costs = self._make_costs()
-        self._unread = Unread(self._question, self._space)
-        self._warmth = self._make_warmth()
         for job in self._jobs.values():
             if job.spec.rung == self._question.rung:
                 job.knowledge = self._knowledge
@@ -233,6 +229,7 @@ class Coordinator:
         plan = make_plan(self._rules, known)
         if plan.phase is Phase.SEARCH and len(self._jobs) < slots and (costs := self._costs.of(plan, known)):
             plan = make_plan(self._rules, replace(known, costs=costs))
+        plan = self._nodes.look(plan, knows, self._rules, self._space.variant)
         self._tell(PlanMade(plan, self._tally.num_probes, self._tally.num_reused, slots))
         knows.tell_contradicted(plan.ends)
         return plan
@@ -259,8 +256,6 @@ class Coordinator:
         wall_s = self._clock() - job.started_s
         self._spending.other_s += wall_s
         return wall_s
-
-    # ---- start ----------------------------------------------------------------------------------------------------
 
     def _start(self, plan: Plan, slots: int) -> bool:
         """Start what is wanted while slots are free; return whether something was learnt, so that a new plan is due."""
@@ -315,18 +310,12 @@ class Coordinator:
         if self._above is None:
             self._above = self._make_knowledge(question)
             self._above.load()
-        knows = self._above
-        known = {(run.point, run.seed_idx, run.repeat) for run in knows.known([], slots).observations}
-        for request in first_look_requests(self._rules):
+        for key, request, spec in runs_ahead(self._above, self._rules, self._space, question.rung):
             if len(self._jobs) >= slots or self._why_spent():
                 return
-            variant = self._space.variant(request.point)
-            spec = ProbeSpec(variant, question.rung, request.seed_idx, request.repeat)
-            key = knows.key_of(request, spec)
-            is_known = (request.point, request.seed_idx, request.repeat) in known or knows.has_result(key)
-            if not is_known and key not in self._jobs:
+            if key not in self._jobs:
                 try:
-                    self._submit(key, request, spec, above=(question, knows))
+                    self._submit(key, request, spec, above=(question, self._above))
                 except InputError:  # no node has what that rung takes
                     self._climb.stay()
                     return
@@ -353,14 +342,14 @@ class Coordinator:
         is_fresh = self._warmth.must_be_fresh(spec)
         question, knowledge = above or (self._question, self._knowledge)
         ahead = () if is_fresh or plan is None else seeds_ahead(plan, spec.seed_idx)
-        job = ProbeJob(key, spec, question.settings, self._space.repo_key, packs, is_fresh, early=early, seeds_ahead=ahead)
+        avoid = self._nodes.avoid(key, request, spec.variant)
+        settings, repo = question.settings, self._space.repo_key
+        job = ProbeJob(key, spec, settings, repo, packs, is_fresh, early=early, seeds_ahead=ahead, avoid=avoid)
         self._executor.submit(with_good_end(job, question=question, space=self._space, rules=self._rules))
         self._first_s = self._clock() if self._first_s is None else self._first_s
         self._jobs[key] = RunningProbe(knowledge, [request], spec.variant, spec, self._clock())
         self._store.append(self._id, "probe_started", {"key": key, "point": request.point.to_text()})
         self._tell(ProbeStarted(key, request, question.rung.name if above else ""))
-
-    # ---- finish ---------------------------------------------------------------------------------------------------
 
     def _wait_for_result(self, slots: int) -> None:
         """Wait until a probe has ended, or others need not be held back; progress alone needs no new plan."""
@@ -371,7 +360,7 @@ class Coordinator:
                 if isinstance(event, ProbeFinished):
                     is_plan_due |= self._finish(event.result)
                 elif isinstance(event, ProbeLost):
-                    is_plan_due |= self._lose(event.job_id, event.reason)
+                    is_plan_due |= self._lose(event.job_id, event.reason, event.node)
                 else:
                     self._tell(ProbeMoved(event))
             if any(self._store.cancel_requested(name) for name in self._whole):
@@ -385,23 +374,25 @@ class Coordinator:
             return False
         num_tries = self._num_tries.get(result.job_id, 0) + 1
         if num_tries < MAX_TRIES and (reason := why_lost(result)):
-            return self._lose(result.job_id, reason)
-        if reason := self._warmth.take(job.spec, result):
+            return self._lose(result.job_id, reason, result.node)
+        if reason := self._nodes.why_disbelieved(result.node) or self._warmth.take(job.spec, result):
             return self._lose(result.job_id, reason)
         del self._jobs[result.job_id]
         refuse_missing_judge(result, self._question.settings)
+        self._nodes.note_finished(result.node)
         self._spending.add_finished(result.wall_s)
         job.knowledge.take_result(result, job.requests, job.variant)
         return True
 
-    def _lose(self, key: str, reason: str) -> bool:
+    def _lose(self, key: str, reason: str, node: str = "") -> bool:
         """Note a lost probe; it is run again, or given up as untestable after `MAX_TRIES`."""
         job = self._jobs.pop(key, None)
         if job is None:
             return False
         tries = self._num_tries[key] = self._num_tries.get(key, 0) + 1
         lost = {"key": key, "reason": reason, "tries": tries, "wall_s": self._note_time(job)}
-        self._store.append(self._id, PROBE_LOST, lost)
+        self._store.append(self._id, PROBE_LOST, {**lost, "node": node} if node and self._nodes.is_cluster else lost)
+        self._nodes.note_lost(key, node)
         for request in job.requests:
             self._tell(ProbeGone(key, request, reason))
             if tries >= MAX_TRIES:

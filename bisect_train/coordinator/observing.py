@@ -8,6 +8,7 @@ from typing import Any
 
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.golden import golden_that_count
+from bisect_train.coordinator.node_events import disagreement_of
 from bisect_train.coordinator.person import (
     GIVEN_UP,
     RESULT_SHARED,
@@ -20,12 +21,13 @@ from bisect_train.coordinator.person import (
 from bisect_train.coordinator.unread import Unread
 from bisect_train.core.changes import Point, Variant, point_of_text
 from bisect_train.core.fingerprint import Fingerprint
-from bisect_train.core.probe import MachineFacts
+from bisect_train.core.probe import MachineFacts, ProbeResult
 from bisect_train.core.question import Question
 from bisect_train.core.reads import ReadSet
 from bisect_train.core.verdict import VerdictKind
+from bisect_train.search.node_checks import NODE_CHECK
 from bisect_train.search.plan import make_plan
-from bisect_train.search.terms import Known, Plan, Request, Rules, answer_budget
+from bisect_train.search.terms import Known, Phase, Plan, Request, Rules, answer_budget, answer_nodes
 from bisect_train.shrink.ladder import level_share
 from bisect_train.store.contract import MARKED, PROBE_FINISHED, UNDONE, Store, StoredEvent, StoredProbe
 from bisect_train.verdict.end_terms import EndRules
@@ -35,6 +37,7 @@ MIN_MAX_RUNS = 6  # runs of one version in the search, at most; more where more 
 LIMITS_CHANGED = "limits_changed"
 """Event {max_probes, gpu_hours}: what may be spent in all, from here on; what is missing stays as it was."""
 
+UNSEEN = "is_unseen"  # in "budget_spent": no second node had seen what the answer hangs on
 BY_A_PERSON = (MARKED, UNDONE, LIMITS_CHANGED)
 BEGUN_AS = "begun_as"  # in a spec: the key under which the probe was started, where its result has another one
 REUSE_DISTRUSTED = "reuse_distrusted"  # a fresh repeat contradicted a reused result: none of them counts from here on
@@ -145,6 +148,9 @@ class StoredState:
         marks: what a person said about versions.
         budget_reason: why it ended without an answer, "" otherwise.
         reads: what each run has read, by its request; None where it has not told.
+        checks: runs that asked another node about a run that is known; None where they were lost too often.
+        disagreement: why nodes that contradict each other leave no answer, "" otherwise.
+        is_unseen: whether the budget ended it before a second node had seen what the answer hangs on.
     """
 
     probes: tuple[StoredProbe, ...]
@@ -153,6 +159,9 @@ class StoredState:
     budget_reason: str = ""
     marks: Mapping[int, VerdictKind] = field(default_factory=dict)
     reads: Mapping[Request, ReadSet | None] = field(default_factory=dict)
+    checks: Mapping[Request, ProbeResult | None] = field(default_factory=dict)
+    disagreement: str = ""
+    is_unseen: bool = False
 
     def inert(self, question: Question, space: ChangeSpace) -> frozenset[int]:
         """Return the indices of the changes that the program was seen not to read."""
@@ -162,6 +171,10 @@ class StoredState:
         """Return the plan that these observations lead to; runs nothing."""
         inert = self.inert(question, space)
         plan = make_plan(rules_for(question, space), Known(self.observations, self.unbuildable, marks=self.marks, inert=inert))
+        if self.disagreement:
+            return replace(plan, phase=Phase.DONE, wanted=(), answer=answer_nodes(plan, self.disagreement))
+        if self.budget_reason and self.is_unseen:
+            return replace(plan, answer=answer_budget(replace(plan, own=None), self.budget_reason))
         if plan.answer is None and self.budget_reason:
             return replace(plan, answer=answer_budget(plan, self.budget_reason))
         return plan
@@ -175,7 +188,8 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     """
     every = store.events(bisection_id)
     events = events_that_count(every)
-    probes = results_that_count(store, bisection_id)
+    believed = _results_not_taken_back(store, bisection_id)
+    probes = tuple(probe for probe in believed if not _is_check(probe.spec))
     if any(event.kind == REUSE_DISTRUSTED for event in events):
         foreign = {event.data["key"] for event in events if is_foreign(event)}
         probes = tuple(probe for probe in probes if probe.key not in foreign)
@@ -188,8 +202,16 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     observations = observe_stored(kept, question)
     reads = {request_of_spec(probe.spec): probe.result.fingerprint.reads for probe in kept}
     unbuildable: dict[Point, str] = {}
+    checks: dict[Request, ProbeResult | None] = {
+        request_of_spec(probe.spec): probe.result
+        for probe in of_rung(believed, question)
+        if _is_check(probe.spec) and (facts is None or is_comparable(probe.spec, facts))
+    }
     for event in events:
-        if event.kind == "unbuildable":
+        if event.kind == GIVEN_UP and _is_check(event.data):
+            if is_of_rung(event.data, question):
+                checks.setdefault(request_of_spec(event.data), None)
+        elif event.kind == "unbuildable":
             unbuildable[point_of_text(event.data["point"])] = str(event.data["reason"])
         elif (
             event.kind == GIVEN_UP and is_of_rung(event.data, question) and (facts is None or is_comparable(event.data, facts))
@@ -201,23 +223,34 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
             observations.append(observe(request, result.fingerprint, question))
             reads[request] = result.fingerprint.reads
     observations += golden_that_count(question, facts, observations)
-    return StoredState(kept, tuple(observations), unbuildable, _budget_reason(every), marks_of(events), reads)
+    spent, split = _budget_spent(every), disagreement_of(every)
+    reason, marks = str(spent.get("reason", "")), marks_of(events)
+    is_unseen = bool(spent.get(UNSEEN))
+    return StoredState(kept, tuple(observations), unbuildable, reason, marks, reads, checks, split, is_unseen)
 
 
-def _budget_reason(events: Sequence[StoredEvent]) -> str:
-    """Return why the budget ended it, unless it was started again or changed by a person since."""
+def _budget_spent(events: Sequence[StoredEvent]) -> Mapping[str, Any]:
+    """Return what the event says with which the budget ended it, unless it was started or changed by a person since."""
     for event in reversed(events):
         if event.kind == "budget_spent":
-            return str(event.data["reason"])
+            return event.data
         if event.kind in ("started", *BY_A_PERSON):
-            return ""
-    return ""
+            return {}
+    return {}
 
 
 def results_that_count(store: Store, bisection_id: str) -> tuple[StoredProbe, ...]:
-    """Return a bisection's results without those that a person took back."""
+    """Return a bisection's results without those that were taken back, and without what only asked about nodes."""
+    return tuple(probe for probe in _results_not_taken_back(store, bisection_id) if not _is_check(probe.spec))
+
+
+def _results_not_taken_back(store: Store, bisection_id: str) -> tuple[StoredProbe, ...]:
     keys = taken_back(store.events(bisection_id)).keys
     return tuple(probe for probe in store.results(bisection_id) if probe.key not in keys)
+
+
+def _is_check(spec: Mapping[str, Any]) -> bool:
+    return spec.get("part") == NODE_CHECK
 
 
 def active_s(events: Sequence[StoredEvent]) -> float:

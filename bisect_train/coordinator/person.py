@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bisect_train.coordinator.node_events import NODE_SUSPECT
 from bisect_train.core.changes import Point, point_of_text
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.search.terms import Request
@@ -28,6 +29,7 @@ RESULT_SHARED = "result_shared"
 CLEAR = "clear"
 TAKEN_FROM = "taken_from"  # in a spec: the bisection whose observation a replay took over
 WITH_RESULT = (PROBE_FINISHED, PROBE_REUSED, RESULT_SHARED)
+TAKES_BACK = (UNDONE, NODE_SUSPECT)  # by a person, or because the node that said it is not believed any more
 
 
 def request_of_spec(spec: Mapping[str, Any]) -> Request:
@@ -51,7 +53,7 @@ def spec_of_event(event: StoredEvent) -> Mapping[str, Any] | None:
 
 def events_that_count(events: Sequence[StoredEvent]) -> tuple[StoredEvent, ...]:
     """Return the events without those that were taken back."""
-    undone = {int(seq) for event in events if event.kind == UNDONE for seq in event.data["seqs"]}
+    undone = {int(seq) for event in events if event.kind in TAKES_BACK for seq in event.data["seqs"]}
     return tuple(event for event in events if event.seq not in undone)
 
 
@@ -87,7 +89,7 @@ class TakenBack:
 
 def taken_back(events: Sequence[StoredEvent]) -> TakenBack:
     """Return what all events of a bisection say was taken back."""
-    said = [event.data for event in events if event.kind in (UNDONE, REPLAYED)]
+    said = [event.data for event in events if event.kind in (*TAKES_BACK, REPLAYED)]
     keys = frozenset(str(key) for data in said for key in data["keys"])
     return TakenBack(keys, Counter(request_of_spec(spec) for data in said for spec in data["requests"]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.observing import spec_of_request
@@ -59,6 +59,11 @@ def run_singles(
     return [(key, results[key]) for key in order]
 
 
+def _elsewhere(job: ProbeJob, node: str) -> ProbeJob:
+    """Return the job for another node than the one that lost it."""
+    return replace(job, avoid=(*job.avoid, node)) if node else job
+
+
 def _run_jobs(
     jobs: dict[str, ProbeJob],
     specs: dict[str, dict[str, object]],
@@ -82,6 +87,7 @@ def _run_jobs(
                 if num_tries[event.job_id] >= MAX_TRIES:
                     raise MachineError(f"the probe was lost {MAX_TRIES} times: {event.reason}", hint="`bisect-train doctor`")
                 num_tries[event.job_id] += 1
+                jobs[event.job_id] = _elsewhere(jobs[event.job_id], event.node)
                 executor.submit(jobs[event.job_id])
             else:
                 listener(event)

@@ -10,6 +10,7 @@ from bisect_train.core.changes import GOOD_END, ChangeKind, DataLink, Point, Var
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.core.question import ConfigHold
 from bisect_train.core.secrets import HIDDEN, is_secret, mask_command, mask_logins
+from bisect_train.core.shown import one_line
 from bisect_train.report.case import Case
 from bisect_train.report.parts import ReproducePart
 from bisect_train.report.words import say_count, short_id
@@ -28,7 +29,7 @@ def reproduce_by_hand(case: Case) -> tuple[ReproducePart, ...]:
     lines = [f"git clone --quiet {repo} {COPY}", f"cd {COPY}", *_prepare(case)]
     parts = [ReproducePart("A copy to work in, so that your checkout stays as it is", tuple(lines))]
     for title, point in _states(case):
-        parts.append(ReproducePart(title, _lines_for(case, point)))
+        parts.append(ReproducePart(one_line(title), _lines_for(case, point)))
     return tuple(parts)
 
 
@@ -51,13 +52,20 @@ def _prepare(case: Case) -> list[str]:
     folders = dict.fromkeys(str(PurePosixPath(link.target).parent) for link in settings.links)
     lines = [f"mkdir -p {shlex.quote(folder)}" for folder in folders if folder != "."]
     for link in settings.links:
-        lines.append(f"{_link_command(link, 'ln -s')} {shlex.quote(link.source)} {shlex.quote(link.target)}")
+        lines.append(_link_line(link, "ln -s"))
     return lines
 
 
-def _link_command(link: DataLink, otherwise: str) -> str:
-    """Return what brings data into a checkout: python files are copied, see the worker's `data_links`."""
-    return "cp" if link.target.endswith(".py") else otherwise
+def _link_line(link: DataLink, otherwise: str) -> str:
+    """Return what brings data into a checkout: addresses are fetched, python files copied, see the worker's `data_links`."""
+    if link.is_remote:
+        source, target = mask_logins(link.source), link.target
+        code = (
+            f"import fsspec; at, path = fsspec.core.url_to_fs({source!r}); at.get(path, {target!r}, recursive=at.isdir(path))"
+        )
+        return f"python -c {shlex.quote(code)}"
+    command = "cp" if link.target.endswith(".py") else otherwise
+    return f"{command} {shlex.quote(link.source)} {shlex.quote(link.target)}"
 
 
 def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
@@ -65,12 +73,10 @@ def _lines_for(case: Case, point: Point) -> tuple[str, ...]:
         lines = list(case.space.reproduce(point))
         variant = case.space.variant(point)
     except BisectTrainError as error:
-        return (f"# cannot be built: {mask_logins(error.message)}",)
+        return (f"# cannot be built: {mask_logins(one_line(error.message))}",)
     config, notes = _config_for(case, point)
     settings = case.question.settings
-    lines += [
-        f"{_link_command(link, 'ln -sfn')} {shlex.quote(link.source)} {shlex.quote(link.target)}" for link in variant.links
-    ]
+    lines += [_link_line(link, "ln -sfn") for link in variant.links]
     lines += _lay_packages(case, variant)
     lines += [_join(_use_python(command, variant.python or settings.python)) for command in settings.setup]
     lines += [*notes, _training_line(case, variant, config)]
@@ -108,7 +114,7 @@ def _config_for(case: Case, point: Point) -> tuple[str, list[str]]:
         return bad, []
     base, noted, word = (good, held, "with these changes") if len(held) <= len(left) else (bad, left, "without these changes")
     copy = f"by-hand{re.sub(r'.*(?=[.])', '', base)}"
-    shown = [f"#   {item.title}" for item in noted[:MAX_CONFIG_CHANGES]]
+    shown = [f"#   {one_line(item.title)}" for item in noted[:MAX_CONFIG_CHANGES]]
     if len(noted) > MAX_CONFIG_CHANGES:
         shown.append(f"#   and {len(noted) - MAX_CONFIG_CHANGES} more: `bisect-train diff` lists them")
     return copy, [f"cp {shlex.quote(base)} {copy}", f"# then edit {copy}, {word}:", *shown]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.climb import RungLeft
+from bisect_train.coordinator.node_events import NodeHistory
 from bisect_train.core.changes import Change, ChangeKind
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
@@ -62,6 +63,7 @@ def build_report(
     descents: Sequence[DescentPart] = (),
     second: SecondLook | None = None,
     rungs: Sequence[RungLeft] = (),
+    nodes: Sequence[NodeHistory] = (),
 ) -> ReportData:
     """Return everything that a report says about a bisection.
 
@@ -77,6 +79,7 @@ def build_report(
         descents: what is known of the inside of merges that were named.
         second: what a closer look at the culprit's run said.
         rungs: those that were worked on before this one.
+        nodes: what happened on each node of a cluster.
     """
     case = make_case(question, space, plan, probes, bisection=stored.id, rungs=rungs)
     pair = pick_pair(case)
@@ -89,7 +92,8 @@ def build_report(
     wording = word_verdict(case, culprits, kind)
     wording = replace(wording, explanation=(*wording.explanation, *suggest_symptom(case, triage)))
     found = _Found(divergence, text, kind, culprits, wording)
-    return _assemble(case, stored, found, cost=cost, triage=triage, warnings=_collect_warnings(case, warnings))
+    report = _assemble(case, stored, found, cost=cost, triage=triage, warnings=_collect_warnings(case, warnings))
+    return replace(report, nodes=tuple(nodes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from bisect_train.core.secrets import mask_line
 from bisect_train.core.verdict import Criterion
 from bisect_train.report.case import Case, Run
 from bisect_train.report.clocks import say_cpu_time
@@ -75,7 +76,7 @@ def say_symptom(case: Case) -> str:
         if run.seen.outcome.kind is OutcomeKind.FAILED:
             ending = run.fingerprint.ending
             return run.seen.outcome.reason if ending.is_healthy else say_failure(ending)
-    return case.ends.signature
+    return mask_line(case.ends.signature)
 
 
 def _tell_values(case: Case) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
-from bisect_train.core.secrets import mask_command
+from bisect_train.core.secrets import mask_command, mask_line, mask_text
 from bisect_train.report.case import Case, Run
 from bisect_train.report.words import shorten
 from bisect_train.verdict.outcome import DERIVED_METRICS, RECORDED_METRICS, OutcomeKind, metric_values
@@ -56,7 +56,7 @@ def tail_of_judge(run: Run) -> str:
 
 def last_lines(text: str) -> str:
     """Return the end of what a program printed, blank lines left out."""
-    lines = [line.rstrip()[:MAX_LINE] for line in text.splitlines() if line.strip()]
+    lines = [mask_line(line.rstrip())[:MAX_LINE] for line in text.splitlines() if line.strip()]
     return "\n".join(lines[-NUM_LOG_LINES:])
 
 
@@ -116,7 +116,7 @@ def _start(name: str) -> str:
 
 def say_failure(ending: Ending) -> str:
     """Return what ended a run, in the words of the program where it has some."""
-    message = shorten(ending.message, 300).rstrip(": .")
+    message = shorten(mask_text(ending.message), 300).rstrip(": .")
     if ending.missing_module and ending.missing_module not in message:
         return f"ModuleNotFoundError: No module named {ending.missing_module!r}"
     if ending.kind is EndingKind.TIMEOUT:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from bisect_train.core.shown import printable
 from bisect_train.report.across import say_cell
 from bisect_train.report.figures import curves_figure, rank_figures, script_of_plotly, strip_figure
 from bisect_train.report.inside import printable_patch, smallest_patch
@@ -35,6 +36,7 @@ def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("bisect_train.report"),
         autoescape=True,
+        finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -33,6 +33,7 @@ from bisect_train.report.flaky import are_rates_compared, say_outcome, say_rate
 from bisect_train.report.live_rest import ends_of_part
 from bisect_train.report.live_state import Finished, InFlight, LiveState, draw_state, say_phase
 from bisect_train.report.words import say_count, say_ending, say_number, say_point, say_seconds, shorten
+from bisect_train.search.node_checks import NODE_CHECK
 from bisect_train.search.terms import Phase, Plan, Request
 from bisect_train.verdict.end_terms import EndsStatus
 from bisect_train.verdict.evidence import judge_variant
@@ -196,6 +197,7 @@ class LiveView:
 
     def _say_run(self, request: Request, *, width: int = SUBJECT_WIDTH) -> str:
         again = f" again {request.repeat}" if request.repeat else ""
+        again = " on another node" if request.part == NODE_CHECK else again
         return f"{say_point(request.point, self._space, width=width)}  seed {request.seed_idx}{again}"
 
     def _say_value(self, seen: Observation) -> str:

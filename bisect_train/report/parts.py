@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bisect_train.coordinator.node_events import NodeHistory
 from bisect_train.report.triage_parts import TriagePart
 from bisect_train.verdict.divergence import Divergence
 
@@ -332,6 +333,7 @@ class ReportData:
         patch: the culprit as a patch onto the commit's parent, where a commit was split; else "".
         needed: changes that a culprit needs to run and that are no cause themselves.
         pair: the four states of a pair that is the culprit: neither, each alone, both; () otherwise.
+        nodes: of the cluster that ran it; () on one machine.
     """
 
     id: str
@@ -371,6 +373,7 @@ class ReportData:
     patch: str = ""
     needed: tuple[ChangePart, ...] = ()
     pair: tuple[CellPart, ...] = ()
+    nodes: tuple[NodeHistory, ...] = ()
 
     @property
     def is_answered(self) -> bool:

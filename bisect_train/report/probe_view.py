@@ -8,6 +8,7 @@ from rich.text import Text
 
 from bisect_train.coordinator.trust import JUDGE_NOT_STARTED
 from bisect_train.core.fingerprint import Ending, RankRecord, StepRecord
+from bisect_train.core.secrets import mask_text
 from bisect_train.report.failing import last_lines
 from bisect_train.store.contract import StoredProbe
 from bisect_train.verdict.outcome import JUDGE_UNTESTABLE
@@ -36,11 +37,11 @@ def render_probe(probe: StoredProbe, *, rank: int = 0, with_log: bool = False, w
     for series in fingerprint.metrics:
         shown = ", ".join(f"{value:.6g}" for value in series.values[:20])
         parts.append(Text(f"{series.name} from the log: {shown or 'never seen'}"))
-    parts += [Text(f"\n--- stack {name}\n{text}") for name, text in probe.result.stacks if with_stacks]
+    parts += [Text(f"\n--- stack {name}\n{mask_text(text)}") for name, text in probe.result.stacks if with_stacks]
     parts += _judge_of(probe)
     if with_log or not fingerprint.ending.is_healthy:
         tail = probe.result.log_tail if with_log else probe.result.log_tail[-3000:]
-        parts.append(Text(f"\n--- output (its end)\n{tail}"))
+        parts.append(Text(f"\n--- output (its end)\n{mask_text(tail)}"))
     return Group(*parts)
 
 
@@ -92,7 +93,7 @@ def say_ending(ending: Ending) -> str:
     text = words[ending.kind.value]
     if ending.exit_status not in (None, 0):
         text += f" (exit status {ending.exit_status})"
-    return f"{text}: {ending.message}" if ending.message else text
+    return f"{text}: {mask_text(ending.message)}" if ending.message else text
 
 
 def _step_table(record: RankRecord) -> Table:

@@ -54,6 +54,16 @@ def _render(report: ReportData) -> dict[str, Any]:
         "probes": [_probe(row) for row in report.probes],
         "reproduce": [line for part in report.reproduce for line in (f"# {part.title}", *part.lines)],
         "warnings": list(report.warnings),
+        "nodes": [
+            {
+                "name": node.name,
+                "probes": node.num_finished,
+                "lost": node.num_lost,
+                "suspect": None if node.why is None else node.why.value,
+                "reason": node.reason,
+            }
+            for node in report.nodes
+        ],
     }
 
 

@@ -17,7 +17,6 @@ from bisect_train.search.terms import RemarkKind
 from bisect_train.verdict.proof import LEVEL, ClaimStatus
 from bisect_train.verdict.triage import SYMPTOMS
 
-
 MANY_PERCENT = 200.0
 """From here on a percentage is also told as a multiple."""
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from bisect_train.core.changes import GOOD_END, Change, ChangeKind, Point
 from bisect_train.core.fingerprint import Ending, EndingKind
 from bisect_train.core.question import Metric
+from bisect_train.core.secrets import mask_text
 from bisect_train.verdict.divergence import Divergence, Stage
 
 KIND_NAMES = {
@@ -248,7 +249,7 @@ def say_seconds(time_s: float) -> str:
 def say_ending(ending: Ending) -> str:
     """Return how a run ended, with the beginning of its message when it failed."""
     word = ENDING_WORDS[ending.kind]
-    return word if ending.is_healthy or not ending.message else f"{word}: {shorten(ending.message, 90)}"
+    return word if ending.is_healthy or not ending.message else f"{word}: {shorten(mask_text(ending.message), 90)}"
 
 
 def say_metric(metric: Metric) -> str:

@@ -299,6 +299,11 @@ def answer_candidates(plan: Plan, reason: str, *, status: str = "candidates") ->
     return Answer(status, reason, candidates=tuple(ranked))
 
 
+def answer_nodes(plan: Plan, reason: str) -> Answer:
+    """Return the answer where nodes contradict each other and nobody can tell which is right: nothing is proved."""
+    return answer_candidates(plan, reason) if plan.posterior else Answer("failed", reason)
+
+
 def answer_budget(plan: Plan, reason: str) -> Answer:
     """Return the answer of a bisection that may spend no more: what was proved stays proved, else what is left."""
     if plan.own is not None and plan.own.status in PROVED:

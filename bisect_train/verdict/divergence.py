@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Any
 
 from bisect_train.core.fingerprint import Fingerprint, MetricSeries, RankRecord, StepRecord
+from bisect_train.core.secrets import mask_text
 
 SLOWER_FACTOR = 1.5  # chosen, not measured: well above what a shared machine does to the median of equal steps
 MEMORY_FACTOR = 1.2  # chosen, not measured
@@ -277,7 +278,7 @@ def _endings(left: Fingerprint, right: Fingerprint) -> Iterator[Divergence]:
     one, other = left.ending, right.ending
     if one.is_healthy != other.is_healthy or one.signature != other.signature:
         step = min(left.num_steps, right.num_steps)
-        said = [ending.message or ending.signature or ending.kind.value for ending in (one, other)]
+        said = [mask_text(ending.message) or ending.signature or ending.kind.value for ending in (one, other)]
         yield Divergence(Stage.ENDING, "ending", step, 0, said[0], said[1])
     elif left.ranks and right.ranks and left.num_steps != right.num_steps:
         step = min(left.num_steps, right.num_steps)

@@ -15,6 +15,7 @@ from bisect_train.core.changes import Point, digest_of
 from bisect_train.core.early import has_signals, norm_of_step, signals_of
 from bisect_train.core.fingerprint import EarlyStop, EndingKind, Fingerprint, MetricOrigin, StepRecord
 from bisect_train.core.question import Metric
+from bisect_train.core.secrets import mask_text
 from bisect_train.verdict.step_costs import TIME_METRICS, percent_above, step_times
 from bisect_train.verdict.triage import DERIVED_METRICS as DERIVED_METRICS
 from bisect_train.verdict.triage import SYMPTOMS, Category, derived_metric, hard_symptoms, unsaved_step
@@ -105,7 +106,7 @@ def judge_outcome(fingerprint: Fingerprint, metric: Metric, *, has_judge: bool =
     ending = fingerprint.ending
     if ending.kind in (EndingKind.CANNOT_START, EndingKind.NO_RECORDER):
         kind = OutcomeKind.UNSEEN if ending.kind is EndingKind.NO_RECORDER else OutcomeKind.UNTESTABLE
-        return Outcome(kind, reason=ending.message or ending.kind.value)
+        return Outcome(kind, reason=mask_text(ending.message) or ending.kind.value)
     if fingerprint.early is not None:
         return _outcome_of_early(fingerprint.early)
     if has_judge:
@@ -146,7 +147,7 @@ def _outcome_of_pair(fingerprint: Fingerprint, metric: Metric, values: tuple[flo
         value = percent_above(reduce_values(values, metric.reduce), reduce_values(known, metric.reduce))
         if value is not None:
             return Outcome(OutcomeKind.MEASURED, value=value, digest=digest)
-    said = beside.ending.message or f"it ended with status {beside.ending.exit_status}"
+    said = mask_text(beside.ending.message) or f"it ended with status {beside.ending.exit_status}"
     reason = f"no {metric.name} above 0 was seen" if beside.ending.is_healthy else said
     return Outcome(OutcomeKind.UNTESTABLE, reason=f"the run of the good end beside it: {reason}")
 
@@ -226,7 +227,7 @@ def _say_failure(fingerprint: Fingerprint) -> str:
         EndingKind.KILLED: f"it was killed by signal {ending.signal}",
     }
     text = names.get(ending.kind, f"it ended with status {ending.exit_status}")
-    return f"{text}: {ending.message}" if ending.message else text
+    return f"{text}: {mask_text(ending.message)}" if ending.message else text
 
 
 def metric_values(fingerprint: Fingerprint, name: str) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bisect_train.core.fingerprint import EndingKind, Event
+from bisect_train.core.secrets import mask_line
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.failure_text import class_of_start, outside_import
 from bisect_train.verdict.triage.finding import Category, Evidence, Finding
@@ -153,4 +154,4 @@ def exceptions_of(run: RunView) -> list[tuple[int, str]]:
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:300]
+    return mask_line(next((line.strip() for line in text.splitlines() if line.strip()), "no message"))[:300]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bisect_train.core.fingerprint import EndingKind
+from bisect_train.core.secrets import mask_line
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.failure_text import (
     allocation_of,
@@ -150,7 +151,7 @@ def _hang_by_exception(symptom: str, look: Look) -> Finding:
 def _crash(look: Look) -> Finding:
     ending = look.run.fingerprint.ending
     ranks = [rank for rank, text in exceptions_of(look.run) if not is_peer_gone(text)]
-    evidence = [Evidence("signature", ending.signature or f"exit status {ending.exit_status}")]
+    evidence = [Evidence("signature", mask_line(ending.signature) or f"exit status {ending.exit_status}")]
     return find("crash", f"{_after(look)}: {_short(ending.message)}", ranks=ranks, step=_next_step(look), evidence=evidence)
 
 
@@ -213,4 +214,4 @@ def _after(look: Look) -> str:
 
 
 def _short(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:200]
+    return mask_line(next((line.strip() for line in text.splitlines() if line.strip()), "no message"))[:200]
