@@ -84,6 +84,18 @@ def conclude(
     return events
 
 
+def close_held_back(state: WatchState, tonight: Tonight, history: History, *, now_s: float) -> Events:
+    """Return the events that close a finding that tonight was seen to be gone, and was held back by one that is over now."""
+    still_open = {kept.finding.id for kept in state.open(FindingKind.REGRESSION)}
+    for seen in state.nights[-1].seen:
+        comparison = seen.comparison
+        if comparison.role is Role.FIXED and comparison.finding in still_open and seen.standing is Standing.SAME:
+            compared = Compared(seen.bisection, seen.standing, seen.summary)
+            if events := _Maker(state, comparison, compared, tonight, history, now_s).close():
+                return events
+    return []
+
+
 def update(kept: Kept, compared: Compared, *, now_s: float) -> Events:
     """Return the events by which an open finding says more, [] where its bisection has proved nothing since."""
     if kept.finding.is_confirmed or not compared.is_confirmed:
@@ -133,7 +145,9 @@ class _Maker:
         others = [other for other in self._state.open(FindingKind.REGRESSION) if other.finding.id != comparison.finding]
         if any(self._may_hold(kept.before, other) for other in others):
             return []  # no worse than a commit that is bad itself: the other one may be what is gone
-        closing = [self._told(kept, FindingState.CLOSED, self._say_fixed(kept), fixed_by=newest)]
+        closing: Events = [self._told(kept, FindingState.CLOSED, self._say_fixed(kept), fixed_by=newest)]
+        if comparison.meant or self._compared.standing is Standing.WORSE:
+            closing.append(("restart", {}))  # the nights before it had another level
         return [*closing, *(moved if comparison.role is Role.FIXED and not others else [])]
 
     def _may_hold(self, commit: str, other: Kept) -> bool:
@@ -156,7 +170,9 @@ class _Maker:
         if self._compared.standing is Standing.WORSE:
             left = f"what is left is {intended_culprit(self._compared.culprits, self._state.expected)[:8]}, an intended change"
             return f"Fixed in {self._comparison.bad[:8]}: {left}. {self._compared.summary}"
-        return f"Fixed in {self._comparison.bad[:8]}: {kept.before[:8]} is no better. {self._compared.summary}"
+        meant = " and ".join(commit[:8] for commit in self._comparison.meant)
+        measure = f"{kept.before[:8]}{f' with the intended change {meant} on top' if meant else ''}"
+        return f"Fixed in {self._comparison.bad[:8]}: {measure} is no better. {self._compared.summary}"
 
     def testable_again(self) -> Events:
         """What could not be tested can be again."""

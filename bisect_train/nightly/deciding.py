@@ -4,7 +4,7 @@ The order of a night:
 
     1  intended changes: open findings that they explain are labelled, and the last good commit moves behind them
     2  each open regression: is the newest commit still worse than the one before it?   ends only
-       it is, but less, and an intended change has come since: is that the reason?      bisected
+       it is, and an intended change has come since: is that the reason? See `mending`  ends only, or bisected
     3  one is open: is there another behind it?                                         bisected
        none is open: is the newest commit worse than the last good one?                 bisected
     4  none is open: the newest commit against the pinned baseline                      bisected; ends only for an open drift
@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bisect_train.core.errors import InputError
+from bisect_train.nightly.concluding import close_held_back
 from bisect_train.nightly.drift import find_drift
 from bisect_train.nightly.finding import FindingKind
 from bisect_train.nightly.labels import due_labels
-from bisect_train.nightly.mending import may_be_mended
+from bisect_train.nightly.mending import comparisons_of_mending
 from bisect_train.nightly.state import Night, Seen, WatchState
 from bisect_train.nightly.terms import Comparison, Events, History, Kept, Role, Standing, Tonight, failure_of
 
@@ -65,6 +66,8 @@ def next_step(state: WatchState, tonight: Tonight, history: History, *, now_s: f
     assert night is not None and night.commit == tonight.commit
     if labels := due_labels(state, tonight, history, now_s=now_s):
         return Note(labels)
+    if closings := close_held_back(state, tonight, history, now_s=now_s):
+        return Note(closings)
     good = last_good(state, tonight, history)
     if not good and state.goods:  # a commit of which nothing is known must not become the measure of those behind it
         message = f"none of the good commits of this watch lies behind {tonight.branch} at {tonight.commit[:12]}"
@@ -72,7 +75,7 @@ def next_step(state: WatchState, tonight: Tonight, history: History, *, now_s: f
     if not good:
         return TakeFirst(tonight.commit)
     for comparison in _comparisons(state, night, tonight, history, good):
-        if night.find(comparison) is None:
+        if _is_missing(night, comparison):
             return comparison
     return _finish(state, night, good)
 
@@ -90,7 +93,12 @@ def _comparisons(state: WatchState, night: Night, tonight: Tonight, history: His
     asked = [_is_gone(kept, Role.FIXED, commit) for kept in earlier]
     if any(night.find(comparison) is None for comparison in asked):
         return asked
-    asked += _searched(state, night, earlier, history)
+    for kept in earlier:
+        seen = night.find(_is_gone(kept, Role.FIXED, commit))
+        left = comparisons_of_mending(state, night, kept, history) if seen and seen.standing is Standing.WORSE else []
+        if any(_is_missing(night, comparison) for comparison in left):
+            return left
+        asked += left
     if regressions:
         level_at = regressions[-1].level_at
         can_tell = not failure_of(regressions[-1].finding.report)  # a program that fails hides all else
@@ -113,15 +121,9 @@ def _is_gone(kept: Kept, role: Role, commit: str) -> Comparison:
     return Comparison(role, kept.before, commit, finding=kept.finding.id, is_ends_only=True)
 
 
-def _searched(state: WatchState, night: Night, earlier: list[Kept], history: History) -> list[Comparison]:
-    """Return the searches for what is left of open findings, where that can be an intended change."""
-    asked = []
-    for kept in earlier:
-        ends_only = _is_gone(kept, Role.FIXED, night.commit)
-        seen = night.find(ends_only)
-        if seen is not None and seen.standing is Standing.WORSE and may_be_mended(state, kept, history):
-            asked.append(replace(ends_only, is_ends_only=False))
-    return asked
+def _is_missing(night: Night, comparison: Comparison) -> bool:
+    """Return whether a comparison is to be made; what is asked of a measure is not known yet (see `mending`)."""
+    return comparison.role is Role.MEASURE or night.find(comparison) is None
 
 
 def _pinned(state: WatchState, night: Night, tonight: Tonight, history: History) -> list[Comparison]:
@@ -165,8 +167,8 @@ def _is_worse(seen: Seen) -> bool:
 
 
 def _finish(state: WatchState, night: Night, good: str) -> Finish:
-    searched = {replace(seen.comparison, is_ends_only=True) for seen in night.seen if not seen.comparison.is_ends_only}
-    final = [seen for seen in night.seen if not seen.comparison.is_ends_only or seen.comparison not in searched]
+    last = {_subject(seen): idx for idx, seen in enumerate(night.seen)}
+    final = [seen for idx, seen in enumerate(night.seen) if last[_subject(seen)] == idx]
     counted = [seen for seen in final if seen.comparison.role is not Role.SECOND or _is_worse(seen)]
     main = [seen for seen in counted if seen.comparison.role in (Role.NEWEST, Role.FIXED)]
     if any(_is_worse(seen) for seen in counted):
@@ -178,6 +180,11 @@ def _finish(state: WatchState, night: Night, good: str) -> Finish:
     else:
         status = 0
     return Finish(status, _say(night, good, counted))
+
+
+def _subject(seen: Seen) -> Comparison:
+    """Return what a comparison was about: of several that tell more and more of one thing the last one counts."""
+    return replace(seen.comparison, is_ends_only=True, meant=())
 
 
 def _say(night: Night, good: str, counted: list[Seen]) -> str:

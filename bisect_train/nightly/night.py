@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser
+from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, UnbuildableError
 from bisect_train.nightly.concluding import conclude, conclude_first, update
 from bisect_train.nightly.deciding import Finish, Note, TakeFirst, last_good, next_step
 from bisect_train.nightly.finding import FindingKind
 from bisect_train.nightly.outbox import Channel, Outbox
 from bisect_train.nightly.reader import WatchReader
 from bisect_train.nightly.state import Asking, Night, WatchState
-from bisect_train.nightly.terms import Compared, Comparison, History, Level, Tonight
+from bisect_train.nightly.terms import Compared, Comparison, History, Level, Standing, Tonight
 from bisect_train.store.nightly_contract import NightlyLog
 
 MAX_STEPS = 100
@@ -35,7 +35,11 @@ class Runner(Protocol):
         """
 
     def ask(self, comparison: Comparison) -> str:
-        """Store the bisection of a comparison, or find it where it was stored already; return its id."""
+        """Store the bisection of a comparison, or find it where it was stored already; return its id.
+
+        Raises:
+            UnbuildableError: the intended changes cannot be put on top of an end.
+        """
 
     def answer(self, comparison: Comparison, bisection: str) -> Compared:
         """Run or go on with a stored bisection to its answer.
@@ -217,7 +221,11 @@ def _take_first(man: Watchman, tonight: Tonight, state: WatchState) -> None:
 
 
 def _compare(man: Watchman, tonight: Tonight, state: WatchState, comparison: Comparison) -> None:
-    bisection = man.runner.ask(comparison)
+    try:
+        bisection = man.runner.ask(comparison)
+    except UnbuildableError as error:
+        _conclude(man, tonight, state, comparison, Compared("", Standing.UNTESTABLE, error.message))
+        return
     man.log.append(tonight.watch, [("asked", {"comparison": comparison.to_json(), "bisection": bisection})])
     compared = man.runner.answer(comparison, bisection)
     _conclude(man, tonight, state, comparison, compared)

@@ -5,6 +5,7 @@ first      {night, commit, summary, level}       nothing was good yet: this comm
 asked      {night, comparison, bisection}        a bisection was stored for a comparison
 abandoned  {bisection, reason}                   it cannot be gone on with
 compared   {night, comparison, bisection, standing, summary, bound, level, is_intended}
+restart    {}                                    the level of the branch is another one from this night on, and meant to be
 good       {night, commit, why}                  the last good commit moves
 finding    {kept}                                a finding is told, or told anew (`Kept`)
 level_at   {finding, commit}                     behind an intended change, an open finding has another level
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bisect_train.core.errors import MISSHAPEN, damaged
 from bisect_train.nightly.finding import FindingKind, FindingState
 from bisect_train.nightly.terms import Comparison, Kept, Level, Role, Standing
 from bisect_train.store.contract import StoredEvent
@@ -93,6 +95,7 @@ class WatchState:
         findings: by id, as told last, in the order of their first telling.
         expected: reason of each intended change, by commit.
         asking: what is unfinished, or None.
+        measured: what a measure showed, by digest of how probes ran and comparison: (night, standing).
         since_night: levels of nights before this one belong to another level that was meant, or was mended.
     """
 
@@ -101,6 +104,7 @@ class WatchState:
     findings: dict[str, Kept] = field(default_factory=dict)
     expected: dict[str, str] = field(default_factory=dict)
     asking: Asking | None = None
+    measured: dict[tuple[str, Comparison], tuple[int, Standing]] = field(default_factory=dict)
     since_night: int = 0
 
     @property
@@ -124,10 +128,13 @@ class WatchState:
 
 
 def read_state(events: Iterable[StoredEvent]) -> WatchState:
-    """Return what the events of a watch say."""
+    """Return what the events of a watch say. Raises MachineError: one of them is none that a watch has written."""
     state = WatchState()
     for event in events:
-        state = fold(state, event)
+        try:
+            state = fold(state, event)
+        except MISSHAPEN as error:
+            raise damaged(f"event {event.seq} of a nightly history", error) from error
     return state
 
 
@@ -156,6 +163,8 @@ def fold(state: WatchState, event: StoredEvent) -> WatchState:
             return replace(state, findings={**state.findings, data["finding"]: kept})
         case "expected":
             return replace(state, expected={**state.expected, data["commit"]: data["reason"]})
+        case "restart":
+            return replace(state, since_night=state.nights[-1].number)
         case "ended":
             return _with_night(state, exit_status=data["exit_status"], summary=data["summary"])
     return state
@@ -173,10 +182,12 @@ def _level_of(data: dict[str, Any]) -> Level | None:
 def _with_seen(state: WatchState, data: dict[str, Any]) -> WatchState:
     """Return the state with one more comparison; one of an earlier night's commit, ended late, belongs to no night."""
     comparison = Comparison.of_json(data["comparison"])
-    night = state.nights[-1]
+    night, standing = state.nights[-1], Standing(data["standing"])
+    if comparison.role is Role.MEASURE:
+        key = (night.asked, comparison)
+        return replace(state, measured={**state.measured, key: (night.number, standing)})
     if comparison.bad != night.commit:
         return state
-    standing = Standing(data["standing"])
     seen = Seen(comparison, data["bisection"], standing, data["summary"], data["bound"], data["is_intended"])
     is_worse = standing is Standing.WORSE and not seen.is_intended and comparison.role is not Role.HISTORY
     level = night.level or _level_of(data)

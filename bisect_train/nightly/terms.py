@@ -28,6 +28,7 @@ class Role(str, Enum):
 
     NEWEST = "newest"  # the last good commit against the newest: is there a regression?
     FIXED = "fixed"  # the commit before an open finding against the newest: is it still there? Ends only, no search
+    MEASURE = "measure"  # before and with an open finding, both with intended changes on top: does it show beside them?
     SECOND = "second"  # the newest commit that has the open finding against the newest: is there another one behind it?
     PINNED = "pinned"  # a pinned baseline against the newest: has it become worse in steps too small to be seen?
     HISTORY = "history"  # the first night of a history that drifts against the newest
@@ -48,9 +49,10 @@ class Comparison:
 
     Attributes:
         role: why.
-        good, bad: the ends; bad is the newest commit.
+        good, bad: the ends; bad is the newest commit, of a measure the culprit.
         finding: id of the open finding that it is about, or "".
         is_ends_only: whether the ends are told apart, and nothing is searched.
+        meant: intended changes that the good end has on top, in this order; of a measure the bad end, too.
     """
 
     role: Role
@@ -58,15 +60,17 @@ class Comparison:
     bad: str
     finding: str = ""
     is_ends_only: bool = False
+    meant: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-able dict."""
-        return {**asdict(self), "role": self.role.value}
+        return {**asdict(self), "role": self.role.value, "meant": list(self.meant)}
 
     @staticmethod
     def of_json(data: dict[str, Any]) -> Comparison:
         """Return what `to_json` wrote."""
-        return Comparison(Role(data["role"]), data["good"], data["bad"], data["finding"], bool(data["is_ends_only"]))
+        meant = tuple(data.get("meant", ()))
+        return Comparison(Role(data["role"]), data["good"], data["bad"], data["finding"], bool(data["is_ends_only"]), meant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ def night_to_json(night: Night) -> dict[str, Any]:
                 "role": seen.comparison.role.value,
                 "good": seen.comparison.good,
                 "bad": seen.comparison.bad,
+                "meant": list(seen.comparison.meant),
                 "bisection": seen.bisection,
                 "standing": seen.standing.value,
                 "is_intended": seen.is_intended,

@@ -27,14 +27,18 @@ class Backend(Protocol):
     def queue(self) -> Queue:
         """Users, what waits and what runs."""
 
-    def ask(self, wanted: Submission, *, repository: Path, recipe: Path | None) -> str:
+    def ask(self, wanted: Submission, *, repository: Path, recipe: Path | None, may_answer: bool = True) -> str:
         """Store a question and return the bisection's id; nothing is run.
+
+        A check whose ends are the same is answered at once.
 
         Args:
             wanted: what was asked for; its names have been looked up.
             repository: folder of the repository.
             recipe: file of the recipe; None takes the repository's own.
+            may_answer: whether one may be answered at once: False where the user has nothing left today.
         Raises:
+            LimitError: it could be answered at once, and may not be.
             InputError: the question cannot be asked: unknown revision, nothing to search, ...
         """
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bisect_train.core.errors import MachineError
+from bisect_train.core.interpreters import module_command
 from bisect_train.service.logs import log_path, open_log
 from bisect_train.service.settings import Settings
 
-KEEPER = ("-m", "bisect_train_workers.ray_keeper")
+KEEPER = "bisect_train_workers.ray_keeper"
 START_S = 180.0
 END_S = 45.0
 _HINT = "`bisect-train doctor` looks at this machine"
@@ -35,7 +36,7 @@ class Cluster:
         keeper: command that starts one and keeps it until its input ends; the tool's own unless given.
     """
 
-    def __init__(self, settings: Settings, *, keeper: tuple[str, ...] = (sys.executable, *KEEPER)) -> None:
+    def __init__(self, settings: Settings, *, keeper: tuple[str, ...] = module_command(sys.executable, KEEPER)) -> None:
         self._settings = settings
         self._keeper = keeper
         self._guard = asyncio.Lock()

@@ -21,9 +21,9 @@ from bisect_train.service.cluster import Cluster
 from bisect_train.service.live import LiveBoard
 from bisect_train.service.logs import last_complaint, log_path
 from bisect_train.service.settings import Settings
-from bisect_train.store.contract import CANCEL_REQUESTED, LIFECYCLE, Store
+from bisect_train.store.contract import CANCEL_REQUESTED, Store
 from bisect_train.store.leases import LEASE_S
-from bisect_train.store.queue_contract import Queue, QueueEntry, QueueState
+from bisect_train.store.queue_contract import Queue, QueueEntry, QueueState, is_cancel_in_force
 
 _LOG = logging.getLogger("bisect_train.service")
 MAX_TRIES = 3
@@ -63,6 +63,7 @@ class Dispatcher:
         cluster: the Ray that they share.
         command_of: argument list of the coordinator of a bisection, given Ray's address.
         env: environment of coordinators.
+        follow: asks what follows from a bisection that has its answer, and puts it into the queue; may be called again.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class Dispatcher:
         cluster: Cluster,
         command_of: Callable[[str, str], Sequence[str]],
         env: Mapping[str, str],
+        follow: Callable[[str], None] = lambda bisection_id: None,
     ) -> None:
         self._settings = settings
+        self._follow = follow
         self._store = store
         self._queue = queue
         self._board = board
@@ -170,6 +173,8 @@ class Dispatcher:
         state, reason = QueueState.QUEUED, ""
         try:
             state, reason = await self._run(running)
+            if state is QueueState.DONE:
+                await self._ask_what_follows(bisection_id)
         except BisectTrainError as error:
             state, reason = QueueState.FAILED, error.message
         except asyncio.CancelledError:
@@ -186,6 +191,13 @@ class Dispatcher:
         except BisectTrainError as error:
             _LOG.warning("bisection %s: %s", bisection_id, error.message)
         self._news.set()
+
+    async def _ask_what_follows(self, bisection_id: str) -> None:
+        """Put what follows into the queue before the entry is over: who dies in between finds it again."""
+        try:
+            await asyncio.to_thread(self._follow, bisection_id)
+        except Exception as error:  # an edge: the bisection itself has its answer
+            _LOG.error("bisection %s: what follows from it cannot be asked: %s", bisection_id, error, exc_info=error)
 
     async def _run(self, running: _Running) -> tuple[QueueState, str]:
         bisection_id, reason = running.entry.bisection_id, ""
@@ -274,18 +286,18 @@ class Dispatcher:
             self._store.append(bisection_id, "cancelled", {})
 
     async def _read_news(self, running: _Running) -> None:
-        """Look for a cancel since the entry was claimed; one that was asked before and has been done does not count."""
+        """Look for a cancel since the entry was claimed, or one from before that still holds."""
         is_first = running.seq < 0
         events = await asyncio.to_thread(self._store.events, running.entry.bisection_id, after=max(0, running.seq))
         kinds = [event.kind for event in events]
         running.seq = events[-1].seq if events else max(0, running.seq)
         if is_first:
-            last = next((kind for kind in reversed(kinds) if kind in LIFECYCLE or kind == CANCEL_REQUESTED), "")
-            kinds = [last] if last == CANCEL_REQUESTED else []
+            kinds = [CANCEL_REQUESTED] if is_cancel_in_force(kinds) else []
         running.has_finished |= "finished" in kinds
         if running.cancelled_t is None and (CANCEL_REQUESTED in kinds or "cancelled" in kinds):
             running.cancelled_t = asyncio.get_running_loop().time()
-            running.reason = next((str(event.data.get("reason", "")) for event in events if event.kind == CANCEL_REQUESTED), "")
+            asked = [event for event in events if event.kind == CANCEL_REQUESTED]
+            running.reason = str(asked[-1].data.get("reason", "")) if asked else ""
             running.ending.set()
 
     # ---- endings ---------------------------------------------------------------------------------------------------

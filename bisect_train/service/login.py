@@ -22,6 +22,7 @@ _PAGE = """<!doctype html>
 <title>Log in - bisect-train</title><link rel="icon" href="data:,">
 <style>:root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;max-width:26rem;margin:15vh auto;
 padding:0 1rem}}
+code{{display:inline-block}}
 input,button{{font:inherit;padding:.5rem .7rem;width:100%;box-sizing:border-box;margin-top:.4rem}}</style></head>
 <body><main><h1>bisect-train</h1><form method="post" action="{action}"><label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>

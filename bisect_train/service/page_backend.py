@@ -16,6 +16,7 @@ from starlette.requests import Request
 from bisect_train.core.errors import InputError
 from bisect_train.report.parts import ReportData
 from bisect_train.service.auth import Caller
+from bisect_train.service.overview import Item
 from bisect_train.service.pages.contract import Asked, Offer, Opened, RunInFlight, Waiting, WatchedBranch
 from bisect_train.service.parts import Parts, whole_of
 from bisect_train.service.problems import Refused
@@ -23,14 +24,22 @@ from bisect_train.service.routes.act import cancel_for, mark_for, resume_for
 from bisect_train.service.routes.submit import submit_for
 from bisect_train.service.wire import Mark, Resume, Submission
 from bisect_train.store.contract import Store
-from bisect_train.store.queue_contract import QueueState
+from bisect_train.store.queue_contract import QueueEntry, QueueState
 
 OWN_RECIPE = "bisect-train.yaml"
 MAX_WAITING = 200
+STARTING = "it is being started"
 _WHOLE = ("ranks", "seeds", "parallel", "max_probes")
 _REAL = ("gpus", "min_effect", "confidence", "budget_gpu_hours", "timeout_s")
 _SWITCHES = ("any_change", "deterministic", "first_parent")
 _LISTS = ("paths", "skip")
+_REVISION = "a revision is a commit, tag or branch"
+_CONFIG = "a config file is a path in the repository, such as configs/train.yaml"
+_HINTS: dict[int | str, str] = {
+    **dict.fromkeys(("good", "bad", "skip"), _REVISION),
+    **dict.fromkeys(("config", "other_config"), _CONFIG),
+    "settings": "keys to change are written as in lr=3e-4 batch_size=64",
+}
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -94,12 +103,22 @@ class ServicePages:
         return entry.user if entry is not None else ""
 
     def queue(self) -> Sequence[Waiting]:
-        """Return what waits, what was submitted first at the top: users take turns, so others may overtake."""
-        waiting = self._parts.backend.queue.entries(states=(QueueState.QUEUED,), limit=MAX_WAITING)
-        titles = {item.id: item.title for item in self._parts.overview.items()}
+        """Return what waits, what was submitted first at the top: users take turns, so others may overtake.
+
+        What has its turn and is being started waits, too: for Ray, say.
+        """
+        open_ones = self._parts.backend.queue.entries(states=(QueueState.QUEUED, QueueState.RUNNING), limit=MAX_WAITING)
+        items = {item.id: item for item in self._parts.overview.items()}
+        waiting = [entry for entry in reversed(open_ones) if _waits(entry, items.get(entry.bisection_id))]
         return [
-            Waiting(entry.bisection_id, titles.get(entry.bisection_id, ""), entry.user, place, entry.reason)
-            for place, entry in enumerate(reversed(waiting), start=1)
+            Waiting(
+                entry.bisection_id,
+                items[entry.bisection_id].title if entry.bisection_id in items else "",
+                entry.user,
+                place,
+                entry.reason or (STARTING if entry.state is QueueState.RUNNING else ""),
+            )
+            for place, entry in enumerate(waiting, start=1)
         ]
 
     def offer(self, user: str) -> Offer:
@@ -140,6 +159,10 @@ class ServicePages:
         return self._parts.doorman.caller_of(user)
 
 
+def _waits(entry: QueueEntry, item: Item | None) -> bool:
+    return entry.state is QueueState.QUEUED or (item is not None and item.status == "starting")
+
+
 @contextmanager
 def _said() -> Iterator[None]:
     """Turn a refusal into an error that a page can show."""
@@ -173,8 +196,12 @@ def _checked(model: type[M], data: Mapping[str, Any]) -> M:
         return model.model_validate(data)
     except ValidationError as error:
         found = error.errors()[0]
+        name = next((part for part in found["loc"] if part in _HINTS), "")
+        if found["type"] == "string_pattern_mismatch" and name:
+            raise InputError(f"{str(found['input'])[:80]!r} cannot be used here", hint=_HINTS[name]) from None
         where = ".".join(str(part) for part in found["loc"] if part != "options")
-        raise InputError(f"{where}: {found['msg']}" if where else str(found["msg"])) from None
+        said = str(found["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{where}: {said}" if where else said) from None
 
 
 def _value(name: str, text: str) -> Any:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from bisect_train.core.errors import BisectTrainError, InputError, MachineError
 from bisect_train.core.secrets import mask_text
+from bisect_train.core.shown import one_line
 
 _LOG = logging.getLogger("bisect_train.service")
 _WORDS = {
@@ -72,7 +73,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(BisectTrainError)
     async def _known(request: Request, error: BisectTrainError) -> JSONResponse:
         if isinstance(error, MachineError):  # it names places on this machine, and the caller may be anybody
-            _LOG.error("%s %s: %s", request.method, request.url.path, mask_text(error.message))
+            _LOG.error("%s %s: %s", request.method, one_line(request.url.path), mask_text(error.message))
             return answer_problem(503, "the service cannot do this now", hint="ask again later; the service's log says why")
         return answer_problem(400 if isinstance(error, InputError) else 409, error.message, hint=error.hint)
 
@@ -88,5 +89,5 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _fault(request: Request, error: Exception) -> JSONResponse:
-        _LOG.error("%s %s: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
+        _LOG.error("%s %s: %s", request.method, one_line(request.url.path), type(error).__name__, exc_info=error)
         return answer_problem(500, "this is a fault of bisect-train", hint="the service's log says more")

@@ -52,6 +52,9 @@ class Options(_Strict):
     skip: list[Revision] = Field(default=[], max_length=200)
 
 
+_DIFFERS = "another config file (other_config) and keys to change (settings)"
+
+
 class Submission(_Strict):
     """A question: which change made it worse (`run`), or is this change safe (`check`)?
 
@@ -81,13 +84,13 @@ class Submission(_Strict):
         if self.kind == "run" and not self.good:
             raise ValueError("a run needs a good revision")
         if self.kind == "run" and (self.other_config or self.settings):
-            raise ValueError("other_config and settings are for a check")
+            raise ValueError(f"{_DIFFERS} are for a check")
         if self.kind == "check" and (self.other_config or self.settings) and not self.config:
-            raise ValueError("other_config and settings change a config, and none was named")
+            raise ValueError(f"{_DIFFERS} change a config, and none was named")
         if self.kind == "check" and not self.config and len(self.good) != 1:
             raise ValueError("a check of the code needs one good revision; of a config, the config and what differs")
         if self.kind == "check" and self.config and not (self.other_config or self.settings):
-            raise ValueError("a check of a config needs other_config or settings")
+            raise ValueError("a check of a config needs another config file (other_config) or keys to change (settings)")
         return self
 
 

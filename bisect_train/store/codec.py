@@ -7,7 +7,7 @@ import zlib
 from dataclasses import asdict
 from typing import Any
 
-from bisect_train.core.errors import MachineError
+from bisect_train.core.errors import MISSHAPEN, damaged
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.probe import ProbeResult
 
@@ -22,10 +22,13 @@ def to_text(value: dict[str, Any]) -> str:
 
 
 def of_text(text: str) -> dict[str, Any]:
-    """Return the value that `to_text` wrote."""
-    value = json.loads(text)
+    """Return the value that `to_text` wrote. Raises MachineError: it did not write this."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged("a stored value", error) from None
     if not isinstance(value, dict):
-        raise ValueError(f"not a JSON object: {text[:40]!r}")
+        raise damaged("a stored value", ValueError(f"not a JSON object: {text[:40]!r}"))
     return value
 
 
@@ -35,13 +38,15 @@ def pack_result(result: ProbeResult) -> bytes:
 
 
 def unpack_result(data: bytes) -> ProbeResult:
-    """Return the result that `pack_result` wrote; keys that this version does not know are left out."""
+    """Return the result that `pack_result` wrote; keys that this version does not know are left out.
+
+    Raises:
+        MachineError: it did not write this.
+    """
     try:
         return _result_of(of_text(zlib.decompress(data).decode("ascii")))
-    except (zlib.error, ValueError, LookupError, TypeError) as error:
-        raise MachineError(
-            f"a stored result cannot be read: {error}", hint="start the bisection anew; the store may be damaged"
-        ) from error
+    except (zlib.error, *MISSHAPEN) as error:
+        raise damaged("a stored result", error) from error
 
 
 def _result_of(values: dict[str, Any]) -> ProbeResult:

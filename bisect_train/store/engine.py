@@ -12,10 +12,11 @@ after `_STOPPED_MS`, since its locks would stop everybody else.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class Database:
         self._url = url
         self._patience_s = 0.0
         with self.guard():
+            if self.is_file:
+                _make_private(Path(str(url.database)))
             self._engine = _make_engine(url)
             reader = {} if self.is_file else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             self._reader = self._engine.execution_options(**reader)
@@ -193,6 +196,12 @@ def _make_engine(url: URL) -> Engine:
         raise InputError("PostgreSQL needs its driver", hint="pip install 'bisect-train[service]'") from None
     _set_up_postgresql(engine)
     return engine
+
+
+def _make_private(path: Path) -> None:
+    """Make the file for its owner alone: questions hold the variables of programs. SQLite's own files beside it follow."""
+    with suppress(OSError):  # SQLite says it better
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _set_up_sqlite(engine: Engine) -> None:

@@ -22,6 +22,8 @@ from bisect_train.store.contract import CANCEL_REQUESTED
 from bisect_train.store.engine import Database
 from bisect_train.store.leases import host_name
 from bisect_train.store.queue_contract import (
+    ANSWERED_AT_ONCE,
+    CANCEL_WITHDRAWN,
     DAY_S,
     DISPATCHER_LEASE_S,
     MAX_STARTS,
@@ -31,8 +33,9 @@ from bisect_train.store.queue_contract import (
     QueueEntry,
     QueueState,
     Usage,
+    is_cancel_in_force,
 )
-from bisect_train.store.tables import bisections, dispatchers, queue
+from bisect_train.store.tables import bisections, dispatchers, events, queue
 from bisect_train.store.usage import allowance_of, daily_usages, is_at_limit, usages_of
 from bisect_train.store.users import SqlUsers, lock_user, user_of
 
@@ -65,7 +68,7 @@ class SqlQueue(SqlUsers):
 
     # ---- entries --------------------------------------------------------------------------------------------------
 
-    def submit(self, bisection_id: str, user: str, *, priority: int = 0) -> QueueEntry:
+    def submit(self, bisection_id: str, user: str, *, priority: int = 0, is_limited: bool = True) -> QueueEntry:
         """See `queue_contract.Queue`."""
         with self._database.write() as connection:
             lock_user(connection, user)
@@ -75,15 +78,42 @@ class SqlQueue(SqlUsers):
                 raise InputError(f"bisection {bisection_id} is {known.state} already", hint="wait for it, or cancel it first")
             if known is not None and known.user_name != user:
                 raise InputError(f"bisection {bisection_id} is another user's", hint="only who asked can submit it again")
-            limit = user_of(connection, user).limits.max_queued
-            if limit is not None and _num_queued(connection, user) >= limit:
-                raise LimitError(f"{user} has {limit} in the queue, which is the limit", hint="wait, or cancel one of them")
+            if is_limited:
+                _refuse_full(connection, user)
+            self._withdraw_cancel(connection, bisection_id)
             values = {"user_name": user, "state": QueueState.QUEUED.value, "priority": priority, "num_starts": 0, "reason": ""}
             values |= {"submitted_s": self._database.now(connection), "started_s": None, "ended_s": None, "dispatcher_id": None}
             if known is None:
                 connection.execute(insert(queue).values(bisection_id=bisection_id, **values))
             else:
                 _set(connection, bisection_id, **values)
+            rows.note_update(connection, bisection_id)
+            return _entry_of(connection, bisection_id)
+
+    def _withdraw_cancel(self, connection: Connection, bisection_id: str) -> None:
+        """Note that an earlier cancel does not hold any more: the bisection is asked for anew."""
+        kinds = connection.scalars(select(events.c.kind).where(events.c.bisection_id == bisection_id).order_by(events.c.seq))
+        if is_cancel_in_force(kinds.all()):
+            rows.lock_row(connection, bisection_id)
+            rows.append_event(connection, bisection_id, CANCEL_WITHDRAWN, {}, time_s=self._clock())
+
+    def note_answered(self, bisection_id: str, user: str) -> QueueEntry:
+        """See `queue_contract.Queue`."""
+        with self._database.write() as connection:
+            lock_user(connection, user)
+            self._refuse_part(connection, bisection_id)
+            if _lock_entry(connection, bisection_id) is not None:
+                raise InputError(f"bisection {bisection_id} was submitted already")
+            _refuse_full(connection, user)
+            usage = usages_of(connection, since_s=self._since(connection, None), user=user)[user]
+            if allowance_of(user_of(connection, user).limits, usage).is_spent:
+                raise LimitError(f"{user} has nothing left today", hint="ask again tomorrow")
+            now_s = self._database.now(connection)
+            values = {"user_name": user, "state": QueueState.DONE.value, "priority": 0, "num_starts": 0, "reason": ""}
+            values |= {"submitted_s": now_s, "started_s": None, "ended_s": now_s, "dispatcher_id": None}
+            connection.execute(insert(queue).values(bisection_id=bisection_id, **values))
+            rows.lock_row(connection, bisection_id)
+            rows.append_event(connection, bisection_id, ANSWERED_AT_ONCE, {}, time_s=self._clock(), num_probes=1)
             rows.note_update(connection, bisection_id)
             return _entry_of(connection, bisection_id)
 
@@ -348,6 +378,13 @@ def _lock_entry(connection: Connection, bisection_id: str) -> Any:
 
 def _set(connection: Connection, bisection_id: str, **values: Any) -> None:
     connection.execute(update(queue).where(queue.c.bisection_id == bisection_id).values(values))
+
+
+def _refuse_full(connection: Connection, user: str) -> None:
+    """Raise LimitError where a user has as many in the queue as it may."""
+    limit = user_of(connection, user).limits.max_queued
+    if limit is not None and _num_queued(connection, user) >= limit:
+        raise LimitError(f"{user} has {limit} in the queue, which is the limit", hint="wait, or cancel one of them")
 
 
 def _num_queued(connection: Connection, user: str) -> int:

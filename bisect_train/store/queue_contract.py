@@ -16,6 +16,13 @@ from enum import Enum
 from typing import Protocol
 
 from bisect_train.core.errors import InputError
+from bisect_train.store.contract import CANCEL_REQUESTED
+
+CANCEL_WITHDRAWN = "cancel_withdrawn"
+"""Event: a cancel does not hold any more, since the bisection was submitted again."""
+
+ANSWERED_AT_ONCE = "answered_at_once"
+"""Event: a user asked through the queue, and nothing had to be run."""
 
 DAY_S = 86_400.0
 """Limits per day hold for any 24 hours, not from midnight: nobody gains by asking at the right minute."""
@@ -161,6 +168,16 @@ class Allowance:
         return self.num_probes == 0 or self.gpu_hours == 0.0
 
 
+def is_cancel_in_force(kinds: Sequence[str]) -> bool:
+    """Return whether cancelling was asked for and not taken back, given the kinds of the events in order.
+
+    Whatever was started or interrupted since: whoever was asked may have died before it obeyed. And one that has obeyed is
+    not to be run again because the service died before it noted that in the queue.
+    """
+    deciding = (CANCEL_REQUESTED, CANCEL_WITHDRAWN, "cancelled", "finished")
+    return next((kind for kind in reversed(kinds) if kind in deciding), "") in (CANCEL_REQUESTED, "cancelled")
+
+
 class Queue(Protocol):
     """Keeps users and entries over restarts; several processes may use one.
 
@@ -204,12 +221,27 @@ class Queue(Protocol):
 
     # ---- entries --------------------------------------------------------------------------------------------------
 
-    def submit(self, bisection_id: str, user: str, *, priority: int = 0) -> QueueEntry:
+    def submit(self, bisection_id: str, user: str, *, priority: int = 0, is_limited: bool = True) -> QueueEntry:
         """Put a stored bisection into the queue, or back into it once it was over (to resume it).
 
+        An earlier cancel is taken back by this.
+
+        Args:
+            bisection_id: what is to be run.
+            user: who asks.
+            priority: see `QueueEntry`.
+            is_limited: whether the limit of those that wait holds: not for what follows from one that was run.
         Raises:
             LimitError: the user has too many that wait.
             InputError: it waits or runs already, or is another user's.
+        """
+
+    def note_answered(self, bisection_id: str, user: str) -> QueueEntry:
+        """Note that a user has asked for a bisection that was answered at once; it counts as one probe of the day.
+
+        Raises:
+            LimitError: the user has too many that wait, or has nothing left today.
+            InputError: it was submitted already.
         """
 
     def entry(self, bisection_id: str) -> QueueEntry | None:
@@ -235,7 +267,8 @@ class Queue(Protocol):
     def cancel(self, bisection_id: str, *, reason: str = "") -> QueueEntry:
         """Take a waiting entry out, or ask the coordinator of a running one to stop (`Store.request_cancel`).
 
-        A running one stays running until its dispatcher calls `finish`; until then it may be asked again.
+        A running one stays running until its dispatcher calls `finish`; until then it may be asked again. What was asked
+        is stored when this returns: if the dispatcher dies first, the next one obeys (`is_cancel_in_force`).
 
         Raises:
             InputError: it is over already, or was never submitted.

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
 
+from bisect_train.core.errors import damaged
 from bisect_train.store import codec
 from bisect_train.store.contract import (
     LIFECYCLE,
@@ -62,7 +63,14 @@ def note_update(connection: Connection, *bisection_ids: str) -> None:
 
 
 def append_event(
-    connection: Connection, bisection_id: str, kind: str, data: dict[str, Any], *, time_s: float, gpu_s: float = 0.0
+    connection: Connection,
+    bisection_id: str,
+    kind: str,
+    data: dict[str, Any],
+    *,
+    time_s: float,
+    gpu_s: float = 0.0,
+    num_probes: int = 0,
 ) -> int:
     """Append an event to a bisection whose row is locked, with what it cost; return its number.
 
@@ -73,12 +81,13 @@ def append_event(
         data: of the event.
         time_s: seconds since the epoch.
         gpu_s: GPU-seconds of the probe that it tells of.
+        num_probes: probes that it counts as, if it is no probe's end.
     """
     last = connection.scalar(select(func.max(events.c.seq)).where(events.c.bisection_id == bisection_id))
     place = {"bisection_id": bisection_id, "seq": (last or 0) + 1}
     connection.execute(insert(events).values({**place, "kind": kind, "time_s": time_s, "data": codec.to_text(data)}))
-    if kind == PROBE_FINISHED or gpu_s:
-        num_probes = 1 if kind == PROBE_FINISHED else 0
+    if kind == PROBE_FINISHED or gpu_s or num_probes:
+        num_probes = 1 if kind == PROBE_FINISHED else num_probes
         connection.execute(insert(spent).values({**place, "time_s": time_s, "num_probes": num_probes, "gpu_s": gpu_s}))
     return (last or 0) + 1
 
@@ -156,5 +165,7 @@ def event_of(row: Row[Any]) -> StoredEvent:
 
 def probe_of(row: Any) -> StoredProbe:
     """Return a row of `first_results` or `counted_results`."""
-    spec = codec.of_text(row.data)["spec"]
+    spec = codec.of_text(row.data).get("spec")
+    if not isinstance(spec, dict):
+        raise damaged("a stored probe", LookupError("spec"))
     return StoredProbe(row.key, row.bisection_id, spec, codec.unpack_result(row.result), row.time_s)

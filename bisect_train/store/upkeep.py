@@ -156,7 +156,7 @@ def _result_of(row: Any) -> StoredResult:
         data = codec.of_text(row.data)
         spec = dict(data["spec"])
         problem = "" if data["key"] == row.key else f"its event is that of probe {data['key']}"
-    except (ValueError, LookupError, TypeError) as error:
+    except (MachineError, ValueError, LookupError, TypeError) as error:
         spec, problem = {}, f"its event cannot be read: {error}"
     return StoredResult(row.key, row.bisection_id, spec, row.result, row.time_s, problem, row.kind == PROBE_REUSED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tests.browser.axe import assert_accessible
 from tests.browser.conftest import OpenPage, Watched
 from tests.support.page_lab import PageLab
 
@@ -34,6 +35,7 @@ def test_submit_and_watch_to_the_verdict_without_loading_again(open_page: OpenPa
     page.locator("#flight-rows tr").first.wait_for()
     page.locator("#flight-plot .scatterlayer .trace").first.wait_for()
     before = _num_left(page)
+    assert_accessible(page, "while it runs")
     page.locator(".strip .cell.v-good").first.wait_for(state="attached")
     page.wait_for_function("n => document.querySelectorAll('.strip .cell.left').length < n", arg=before)
     page.get_by_role("heading", name="Found the culprit").wait_for()

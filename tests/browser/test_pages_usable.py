@@ -9,24 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.browser.axe import assert_accessible
 from tests.browser.conftest import PHONE, WIDE, OpenPage
 from tests.support.page_lab import PageLab, make_app, serving
 from tests.support.page_samples import PairLab, RankLab
 from tests.support.simulated_bisection import Lab, limits
 
 LOOKS = [("light", WIDE), ("dark", WIDE), ("light", PHONE)]
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-
-
-def _assert_accessible(page: object, where: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    response = Axe().run(page, options=RULES).response
-    assert len(response["passes"]) > 15, "axe did not look"
-    found = [
-        (item["id"], item["nodes"][0]["html"][:200], item["nodes"][0]["failureSummary"]) for item in response["violations"]
-    ]
-    assert found == [], where
 
 
 @dataclass(frozen=True)
@@ -70,7 +59,7 @@ def test_pages_of_a_finished_bisection(open_page: OpenPage, solved: tuple[PageLa
     for path in ["/", *(f"/b/{name}{place}" for place in inner)]:
         watched.go(path)
         assert watched.overflow == 0, path
-        _assert_accessible(watched.page, path)
+        assert_accessible(watched.page, path)
     background = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(13, 17, 23)" if scheme == "dark" else "rgb(255, 255, 255)")
 
@@ -81,7 +70,7 @@ def test_ranks_pairs_and_candidates(open_page: OpenPage, gallery: dict[str, Show
         watched = open_page(shown.address, scheme=scheme, width=width)
         watched.go(f"/b/{shown.name}")
         assert watched.overflow == 0, what
-        _assert_accessible(watched.page, what)
+        assert_accessible(watched.page, what)
 
 
 def test_page_with_ranks_has_their_curves_and_triage(open_page: OpenPage, gallery: dict[str, Shown]) -> None:
@@ -110,7 +99,7 @@ def test_candidates_can_go_on_and_a_refusal_is_a_page(open_page: OpenPage, galle
     assert watched.page.get_by_role("button", name="Resume").is_visible()
     assert watched.page.get_by_role("heading", name="Candidates").is_visible()
     watched.go("/b/ffffffff")
-    _assert_accessible(watched.page, "refused")
+    assert_accessible(watched.page, "refused")
     watched.complaints.remove("console: Failed to load resource: the server responded with a status of 404 (Not Found)")
 
 

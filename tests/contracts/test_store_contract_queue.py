@@ -15,7 +15,15 @@ from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeResult
 from bisect_train.store import SqlStore
 from bisect_train.store.queue import SqlQueue
-from bisect_train.store.queue_contract import MAX_STARTS, OWN_NAMES, LimitError, QueueEntry, QueueState, UserLimits
+from bisect_train.store.queue_contract import (
+    MAX_STARTS,
+    OWN_NAMES,
+    LimitError,
+    QueueEntry,
+    QueueState,
+    UserLimits,
+    is_cancel_in_force,
+)
 from bisect_train.store.tables import dispatchers
 
 QUEUED, RUNNING, DONE = QueueState.QUEUED, QueueState.RUNNING, QueueState.DONE
@@ -239,6 +247,58 @@ def test_cancelled_while_it_runs_its_coordinator_is_asked(
     assert state_of(queue, new) is QueueState.CANCELLED
 
 
+@pytest.mark.parametrize("ending", ["interrupted", "cancelled"])
+def test_cancel_is_taken_back_by_submitting_again(store: SqlStore, queue: SqlQueue, me: str, ending: str) -> None:
+    new = store.create({}, title="")
+    store.append(new, "started", {})
+    store.request_cancel(new)
+    store.append(new, ending, {})
+    kinds = [event.kind for event in store.events(new)]
+    assert is_cancel_in_force(kinds)
+    queue.submit(new, "ann")
+    queue.claim(me)
+    assert [event.kind for event in store.events(new)] == [*kinds, "cancel_withdrawn"]
+    store.append(new, "started", {})
+    queue.cancel(new, reason="by ann")
+    queue.finish(me, new, QUEUED)
+    assert is_cancel_in_force([event.kind for event in store.events(new)]), "given back is not submitted again"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "is_pending"),
+    [
+        ([], False), (["started"], False), (["cancel_requested"], True), (["started", "cancel_requested", "interrupted"], True),
+        (["cancel_requested", "interrupted", "started"], True), (["cancel_requested", "cancelled"], True),
+        (["cancelled", "cancel_withdrawn", "started"], False),
+        (["cancel_requested", "finished"], False), (["cancel_requested", "cancel_withdrawn", "started"], False),
+        (["cancelled", "cancel_withdrawn", "started", "cancel_requested"], True),
+    ],
+)  # fmt: skip
+def test_cancel_holds_until_it_is_done_or_taken_back(kinds: list[str], is_pending: bool) -> None:
+    assert is_cancel_in_force(kinds) is is_pending
+
+
+def test_bisection_that_was_answered_at_once_is_its_users_and_counts_as_one_probe(
+    store: SqlStore, queue: SqlQueue, me: str, ask: Callable[..., str]
+) -> None:
+    queue.set_user("ann", limits=UserLimits(max_queued=1, max_probes_per_day=1))
+    first, second, third = (store.create({}, title="") for _ in range(3))
+    known = store.last_update()
+    entry = queue.note_answered(first, "ann")
+    assert (entry.user, entry.state, entry.num_starts) == ("ann", DONE, 0) and entry.ended_s == entry.submitted_s
+    assert [item.bisection_id for item in store.updates(known)] == [first]
+    assert queue.usage("ann").num_probes == 1 and queue.claim(me) is None
+    with pytest.raises(LimitError, match="nothing left today"):
+        queue.note_answered(second, "ann")
+    with pytest.raises(InputError, match="was submitted already"):
+        queue.note_answered(first, "bob")
+    queue.set_user("ann", limits=UserLimits(max_queued=1))
+    ask("ann")
+    with pytest.raises(LimitError, match="ann has 1 in the queue"):
+        queue.note_answered(third, "ann")
+    assert queue.entry(third) is None and queue.usage("ann").num_probes == 1
+
+
 def test_each_step_in_the_queue_is_an_update(store: SqlStore, queue: SqlQueue, me: str, ask: Callable[..., str]) -> None:
     new = store.create({}, title="")
     steps: list[Callable[[], object]] = [
@@ -294,6 +354,14 @@ def test_limit_of_waiting_entries_refuses_more(store: SqlStore, queue: SqlQueue,
     queue.claim(me)
     ask("ann")
     ask("bob")
+
+
+def test_what_follows_from_another_one_waits_beyond_the_limit(
+    store: SqlStore, queue: SqlQueue, ask: Callable[..., str]
+) -> None:
+    queue.set_user("ann", limits=UserLimits(max_queued=1))
+    ask("ann")
+    assert queue.submit(store.create({}, title=""), "ann", is_limited=False).state is QUEUED
 
 
 def test_limit_of_running_entries_lets_more_wait(queue: SqlQueue, me: str, ask: Callable[..., str]) -> None:

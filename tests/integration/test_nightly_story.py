@@ -21,7 +21,7 @@ from bisect_train.core.probe import ProbeJob
 from bisect_train.core.question import Question
 from bisect_train.store.home import open_store
 from bisect_train_workers.simulated import SimulatedExecutor, SimulatedRun
-from tests.support.branch_story import BRANCH, MIN_EFFECT, BranchStory
+from tests.support.branch_story import BRANCH, MIN_EFFECT, BranchStory, part_path, part_text
 from tests.support.command_line import CommandLine
 from tests.support.nightly_line import level_of
 from tests.support.receivers import WebhookReceiver, start_receiver
@@ -181,6 +181,30 @@ def test_change_that_was_called_intended_before_it_is_found_is_labelled_and_nobo
     data = stage.night(6, "--expect", stage.story.commits["meant"])
     assert (data["exit_status"], data["last_good"]) == (0, stage.story.commits["creep1"])
     assert [finding["state"] for finding in data["findings"]] == ["intended"] and stage.told() == []
+
+
+@pytest.mark.parametrize("is_mended", [True, False])
+def test_regression_behind_an_intended_change_is_closed_where_it_was_fixed_and_only_there(
+    stage: Stage, is_mended: bool
+) -> None:
+    stage.night(2)
+    last_good = stage.night(3)["last_good"]
+    repo, before = stage.story.repo, stage.story.commits["tidy"][:8]
+    repo.git("checkout", "-q", "--detach", stage.story.commits["worse"])
+    meant = repo.commit({part_path("meant"): part_text(0.5)}, message="a smaller model")
+    newest = repo.commit({part_path("worse"): part_text(0.0)} if is_mended else {"notes.md": "x\n"}, message="the next")
+    repo.git("branch", "-f", BRANCH, newest)
+    assert stage.call("nightly", "expect", meant, "--reason", "a smaller model")[0] == 0
+    status, _, err = stage.call("nightly", *stage.options, "--", "python", "train.py")
+    data = json.loads((stage.home / "night.json").read_text())
+    assert (status, data["last_good"]) == ((0, newest) if is_mended else (5, last_good)), err
+    told = [request.data for request in stage.hook.taken if request.data["culprits"][0]["id"] != meant]
+    if is_mended:
+        assert (told[-1]["state"], told[-1]["fixed_by"]) == ("closed", newest)
+        assert f"{before} with the intended change {meant[:8]} on top is no better" in told[-1]["summary"]
+    else:
+        assert [item["state"] for item in told] == ["open"]
+        assert f"Still worse than before it ({before}) with {meant[:8]} on top" in data["summary"]
 
 
 def test_fetched_branch_is_the_remote_one_and_nothing_of_the_user_moves(stage: Stage, tmp_path: Path) -> None:

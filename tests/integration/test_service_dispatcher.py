@@ -56,7 +56,7 @@ class NoRay(Cluster):
         return RayPlace("nowhere", {"RAY_AUTH_TOKEN": "t"})
 
 
-def dispatcher_of(lab: ServiceLab, plans: dict[str, dict[str, Any]], *, trouble: str = "") -> Dispatcher:
+def dispatcher_of(lab: ServiceLab, plans: dict[str, dict[str, Any]], *, trouble: str = "", **more: Any) -> Dispatcher:
     def command_of(bisection_id: str, address: str) -> list[str]:
         assert address == "nowhere"
         plan = plans.get(bisection_id, {"events": 2})
@@ -70,6 +70,7 @@ def dispatcher_of(lab: ServiceLab, plans: dict[str, dict[str, Any]], *, trouble:
         cluster=NoRay(lab.settings, trouble),
         command_of=command_of,
         env={**os.environ, HOME_VARIABLE: str(lab.settings.home)},
+        **more,
     )
 
 
@@ -291,6 +292,53 @@ def test_service_that_ends_gives_everything_back_and_the_next_one_goes_on(lab: S
     work(dispatcher_of(lab, {name: {"events": 6}}), end)
     assert state_of(lab, name) is QueueState.DONE and 2 <= num_before < 6
     assert kinds(lab, name).count("noted") == 6
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["started"], ["interrupted"]),  # a coordinator whose service is gone stops by itself
+        (["started"], []),
+        ([], ["started", "interrupted"]),
+        (["started"], ["cancelled"]),  # it has obeyed, and nobody was there to note that in the queue
+    ],
+)
+def test_cancel_right_before_the_service_was_killed_is_obeyed_by_the_next_one(
+    lab: ServiceLab, before: list[str], after: list[str]
+) -> None:
+    name, queue = put(lab), lab.backend.queue
+    with queue.join() as dead:
+        assert queue.claim(dead) is not None
+        for kind in before:
+            lab.store.append(name, kind, {})
+        assert queue.cancel(name, reason="by anna").state is QueueState.RUNNING
+        for kind in after:
+            lab.store.append(name, kind, {})
+
+    async def body() -> None:
+        await until(is_over(lab, name))
+
+    work(dispatcher_of(lab, {}), body)
+    entry = queue.entry(name)
+    assert entry is not None and (entry.state, entry.reason) == (QueueState.CANCELLED, "by anna")
+    assert lab.store.load(name).status == "cancelled" and not (lab.settings.home / "runs.txt").exists()
+
+
+def test_what_follows_is_asked_before_the_entry_is_over(lab: ServiceLab) -> None:
+    name, seen = put(lab), []
+
+    def follow(bisection_id: str) -> None:
+        seen.append((bisection_id, state_of(lab, bisection_id)))
+        if len(seen) == 1:
+            raise MachineError("the repository is gone")
+
+    dispatcher = dispatcher_of(lab, {}, follow=follow)
+
+    async def body() -> None:
+        await until(is_over(lab, name))
+
+    work(dispatcher, body)
+    assert seen == [(name, QueueState.RUNNING)] and state_of(lab, name) is QueueState.DONE
 
 
 def test_bisection_with_an_answer_that_is_asked_to_go_on_is_run_again(lab: ServiceLab) -> None:

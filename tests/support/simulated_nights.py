@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from bisect_train.core.changes import Point
-from bisect_train.core.errors import NotDelivered
+from bisect_train.core.errors import NotDelivered, UnbuildableError
 from bisect_train.core.question import Metric
 from bisect_train.nightly.finding import Finding, FoundChange
 from bisect_train.nightly.night import NightReport, Watchman, run_night
 from bisect_train.nightly.state import WatchState, read_state
-from bisect_train.nightly.terms import Compared, Comparison, History, Level, Standing, Tonight
+from bisect_train.nightly.terms import Compared, Comparison, History, Level, Role, Standing, Tonight
 from bisect_train.store.nightly_contract import NightlyLog
 from bisect_train.store.nightly_memory import MemoryNightlyLog
 from bisect_train.verdict.end_terms import EndRules, Ends, EndsStatus
@@ -23,6 +23,7 @@ from bisect_train.verdict.outcome import Observation, Outcome, OutcomeKind
 
 METRIC = Metric("loss")
 WATCH = "main"
+FIRST_MADE = 1_000_000_000
 STANDINGS = {
     EndsStatus.SAME: Standing.SAME,
     EndsStatus.BETTER: Standing.SAME,
@@ -56,6 +57,7 @@ class World:
         commit_noise: of what a commit adds to all its runs.
         is_broken: whether a commit cannot be run.
         is_copy: whether a commit has the bits of the one before it.
+        on_top: level of a commit with changes on top, given both; changes add up unless this says otherwise.
     """
 
     level_of: Callable[[int], float] = lambda idx: 0.0
@@ -64,7 +66,17 @@ class World:
     commit_noise: float = 0.0
     is_broken: Callable[[int], bool] = lambda idx: False
     is_copy: Callable[[int], bool] = lambda idx: False
+    on_top: Callable[[int, tuple[int, ...]], float] | None = None
     seed: int = 0
+    made: dict[int, float] = field(default_factory=dict)
+
+    def put_on_top(self, commit: str, changes: tuple[str, ...]) -> str:
+        """Return a commit that nobody committed."""
+        idx, added = idx_of(commit), tuple(map(idx_of, changes))
+        made = FIRST_MADE + len(self.made)
+        by_sum = self.level_of(idx) + sum(self.level_of(change) - self.level_of(change - 1) for change in added)
+        self.made[made] = self.on_top(idx, added) if self.on_top else by_sum
+        return name_of(made)
 
     def run(self, idx: int, seed_idx: int) -> Outcome:
         """Return what a run shows; the same run gives the same."""
@@ -76,7 +88,8 @@ class World:
         noise = np.random.default_rng([self.seed, origin, seed_idx]).normal()
         of_seed = np.random.default_rng([self.seed, 1_000_000, seed_idx]).normal()
         of_commit = np.random.default_rng([self.seed, 2_000_000, origin]).normal()
-        value = self.level_of(origin) + self.noise * noise + self.seed_noise * of_seed + self.commit_noise * of_commit
+        level = self.made[origin] if origin in self.made else self.level_of(origin)
+        value = level + self.noise * noise + self.seed_noise * of_seed + self.commit_noise * of_commit
         return Outcome(OutcomeKind.MEASURED, value=value, digest=f"{origin}:{seed_idx}")
 
 
@@ -123,12 +136,15 @@ class Runs:
     asked: list[Comparison] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
     can_prove: bool = True
+    can_put_on_top: bool = False
     report_of: Callable[[Comparison], dict[str, Any] | None] = lambda comparison: None
 
     def measure(self, commit: str) -> tuple[Level | None, str]:
         return self._level(commit, 5), f"{commit[:8]} repeats itself"
 
     def ask(self, comparison: Comparison) -> str:
+        if comparison.meant and not self.can_put_on_top:
+            raise UnbuildableError("the changes touch the same lines")
         if comparison not in self.asked:
             self.asked.append(comparison)
         return f"{self.asked.index(comparison):08x}"
@@ -141,7 +157,11 @@ class Runs:
         return self._compared(comparison, bisection)
 
     def _compared(self, comparison: Comparison, bisection: str) -> Compared:
-        ends = self.prove(comparison.good, comparison.bad)
+        good, bad = comparison.good, comparison.bad
+        if comparison.meant:
+            good = self.world.put_on_top(good, comparison.meant)
+            bad = self.world.put_on_top(bad, comparison.meant) if comparison.role is Role.MEASURE else bad
+        ends = self.prove(good, bad)
         standing = STANDINGS.get(ends.status, Standing.UNCLEAR)
         level = None if standing is Standing.UNTESTABLE else self._level(comparison.bad, len(ends.bad_values))
         report = self.report_of(comparison)

@@ -20,8 +20,8 @@ router = APIRouter(include_in_schema=False)
 MAX_FORM_BYTES = 64 * 1024
 MAX_FIELDS = 40
 OPTION_FIELDS = (
-    *("kind", "config", "other_config", "steps", "ranks", "gpus", "seeds", "metric", "min_effect", "criterion", "any_change"),
-    *("parallel", "max_probes", "budget_gpu_hours", "timeout_s", "deterministic"),
+    *("kind", "config", "other_config", "settings", "steps", "ranks", "gpus", "seeds", "metric", "min_effect", "criterion"),
+    *("any_change", "parallel", "max_probes", "budget_gpu_hours", "timeout_s", "deterministic"),
 )
 """Fields of the form that are passed on as options, those that were filled in."""
 
@@ -64,12 +64,12 @@ def _go(request: Request, place: str) -> Response:
 @router.post("/submit")
 @guarded
 def submit(request: Request, form: Form) -> Response:
-    """Start a bisection, and go to its page."""
+    """Ask what made it worse, or whether a change is safe, and go to the bisection's page."""
     desk = _checked(request, form)
     if isinstance(desk, Response):
         return desk
-    good = form.get("good", "").strip()
-    if not good:
+    good, kind = form.get("good", "").strip(), form.get("kind", "") or "run"
+    if not good and kind == "run":
         raise InputError("name a good revision", hint="a commit, tag or branch where the training was still fine")
     asked = Asked(
         repository=form.get("repository", ""),

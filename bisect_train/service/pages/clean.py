@@ -1,33 +1,14 @@
-"""Text of strangers as a page may show it: commit subjects, branch names, config values, log lines.
-
-HTML is escaped by the templates. What is left are characters that no escaping touches: terminal colours, other control
-characters, and marks that turn the direction of text around, so that a line reads as something else.
-"""
+"""What the templates do with each text that they put out; see `core.shown`."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from markupsafe import Markup
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])?")
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
+from bisect_train.core.shown import one_line, printable
 
-
-def printable(text: str) -> str:
-    """Return the text without terminal colours; other characters that cannot be seen are shown as `\\u202e`."""
-    if text.isascii() and text.isprintable():
-        return text
-    plain = _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
-
-
-def one_line(text: str) -> str:
-    """Return printable text on one line."""
-    return " ".join(printable(text).split())
+__all__ = ["finalize", "one_line", "printable"]
 
 
 def finalize(value: Any) -> Any:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from bisect_train.core.errors import BisectTrainError, InputError, MachineError
 from bisect_train.core.secrets import mask_text
+from bisect_train.core.shown import one_line
 from bisect_train.service.pages.bisection_view import ViewCache
 from bisect_train.service.pages.contract import PageBackend, PageSetup
 from bisect_train.service.pages.list_view import Shelf
@@ -82,7 +83,7 @@ def guarded(route: Callable[P, Response]) -> Callable[P, Response]:
         try:
             return route(*args, **kwargs)
         except MachineError as error:  # it names places on this machine, and whoever looks may be anybody
-            _LOG.error("%s %s: %s", request.method, request.url.path, mask_text(error.message))
+            _LOG.error("%s %s: %s", request.method, one_line(request.url.path), mask_text(error.message))
             return refuse(request, 503, "the service cannot do this now", hint="try again later; the service's log says why")
         except BisectTrainError as error:
             return refuse(request, _code_of(error, request.method), error.message, hint=error.hint)

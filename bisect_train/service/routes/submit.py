@@ -53,9 +53,12 @@ def submit_for(wanted: Submission, parts: Parts, who: Caller) -> str:
     recipe = settings.recipe(wanted.recipe) if wanted.recipe else None
     ensure_caller(parts, who)
     refuse_full_queue(parts, who)
-    bisection_id = parts.backend.ask(wanted, repository=repository, recipe=recipe)
-    if parts.backend.store.load(bisection_id).status != "finished":
-        enqueue(parts, bisection_id, who.name)
+    is_spent = parts.backend.queue.allowance(who.name).is_spent
+    try:
+        bisection_id = parts.backend.ask(wanted, repository=repository, recipe=recipe, may_answer=not is_spent)
+    except LimitError as error:
+        raise Refused(429, error.message, hint=error.hint) from None
+    enqueue(parts, bisection_id, who.name, is_answered=parts.backend.store.load(bisection_id).status == "finished")
     return bisection_id
 
 
@@ -77,10 +80,11 @@ def refuse_full_queue(parts: Parts, who: Caller) -> None:
         raise Refused(429, f"{num} bisections of {who.name} wait already", hint="wait until some of them are done")
 
 
-def enqueue(parts: Parts, bisection_id: str, user: str) -> None:
-    """Put a stored bisection into the queue. Raises Refused with status 409 or 429 where it cannot be."""
+def enqueue(parts: Parts, bisection_id: str, user: str, *, is_answered: bool = False) -> None:
+    """Put a stored bisection into the queue, or only note whose it is. Raises Refused with status 409 or 429."""
+    queue = parts.backend.queue
     try:
-        parts.backend.queue.submit(bisection_id, user)
+        (queue.note_answered if is_answered else queue.submit)(bisection_id, user)
     except LimitError as error:
         raise Refused(429, error.message, hint=error.hint, headers={"Retry-After": "60"}) from None
     except InputError as error:

@@ -134,7 +134,19 @@
     });
   }
 
+  /* Fields that the kind of question has no use for are not sent; the style sheet hides them. */
+  function fitForm() {
+    const form = document.getElementById("ask");
+    if (!form) return;
+    const kind = form.elements.kind.value;
+    for (const part of form.querySelectorAll("[data-kind]")) part.disabled = part.dataset.kind !== kind;
+    for (const field of form.querySelectorAll("[data-required-for]")) field.required = field.dataset.requiredFor === kind;
+  }
+
+  document.addEventListener("change", (event) => { if (event.target.name === "kind") fitForm(); });
+  window.addEventListener("pageshow", fitForm); // a browser that goes back fills a form in again
   note(document);
   prepare(document);
+  fitForm();
   follow();
 })();
