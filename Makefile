@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test check scenarios explore bench clean
+.PHONY: help demo test check scenarios explore fuzz bench clean
 
 help:
 	@echo "make demo       a real bisection on an embedded example (creates .venv, local Ray, SQLite)"
@@ -13,6 +13,7 @@ help:
 	@echo "make check      linters: ruff, mypy, import rules"
 	@echo "make scenarios  trains all scenarios anew (minutes)"
 	@echo "make explore    property tests with many new examples"
+	@echo "make fuzz       a million hostile inputs for every reader of text (docs/fuzzing.md)"
 	@echo "make bench      benchmarks, printed; it stops where a bound is missed (docs/benchmarks.md)"
 
 # torch first: its pinned build, before anything can ask for another one
@@ -28,7 +29,7 @@ demo: $(STAMP)
 # the long files first, so that no worker is left alone with one at the end
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not scenario" tests/ray tests/integration \
-		tests/browser tests/contracts tests/unit
+		tests/browser tests/contracts tests/security tests/unit
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -42,6 +43,9 @@ scenarios: $(STAMP)
 # property tests with new examples each time; what they find becomes a test of its own
 explore: $(STAMP)
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600 $$(grep -rl '^@given' tests/unit)
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),9) --inputs $(or $(INPUTS),1000000) --jobs $(WORKERS)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks.bench_search

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bisect_train.baseline.values import Baseline, Intended, Saved
 from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.golden import Golden, GoldenRun
+from bisect_train.core.yaml_text import load_yaml_text
 
 BASELINES = Path(".bisect-train/baselines")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -94,7 +95,7 @@ def read_baseline(root: Path, name: str) -> Baseline:
     """
     path = path_of(root, name)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml_text(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         known = ", ".join(list_baselines(root)) or "none"
         raise InputError(f"there is no baseline {name!r}: {path} does not exist", hint=f"baselines here: {known}") from None

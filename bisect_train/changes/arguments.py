@@ -195,6 +195,8 @@ def _item_of(word: str, following: str | None) -> _Item | None:
         if attached:
             return _Item(attached[1], (word,), attached[2])
         key, equals, value = word.partition("=")
+        if not key.strip("-"):  # `--=x` is no flag, nor the `--` before everything else
+            return _Item(word, (word,), None)
         if equals:
             return _Item(key, (word,), value)
         return _Item(key, (word,) if following is None else (word, following), following)

@@ -8,6 +8,7 @@ lists are never taken apart, since programs do not understand `betas[1]=0.95`.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -167,6 +168,10 @@ def apply_settings(good: ConfigEnd, settings: Sequence[str]) -> ConfigEnd:
         if edit.path in edits:
             raise RecipeError(f"--set {setting}: this key was given before", hint="give each key once")
         edits[edit.path] = edit
+    for path in edits:
+        if outer := next((edits[path[:depth]] for depth in range(1, len(path)) if path[:depth] in edits), None):
+            inner, whole = (path_text(place, parsed.values) for place in (path, outer.path))
+            raise RecipeError(f"--set: {inner} lies in {whole}, which is set as well", hint="give one of the two")
     text = edited_text(good, parsed, list(edits.values()))
     return ConfigEnd(f"{good.path} with {', '.join(map(mask_assignment, settings))}", FilePatch(good.patch.name, text))
 
@@ -201,9 +206,16 @@ def _check_number(setting: str, kind: ConfigKind, old: Any, value: Any) -> None:
         number = float(value)
     except ValueError:
         return
-    mantissa, _, exponent = f"{number:e}".partition("e")
-    written = f"{float(mantissa)!r}e{int(exponent):+d}"
     raise RecipeError(
         f"--set {setting}: {kind.value} reads {value} as text, the file has the number {old!r} there",
-        hint=f"write {written}",
+        hint=f"write {_number_text(kind, number)}",
     )
+
+
+def _number_text(kind: ConfigKind, number: float) -> str:
+    """Return a number as a format reads it back: `1.0e-4`, `.nan`."""
+    if not math.isfinite(number):
+        words = ("NaN", "Infinity") if kind in (ConfigKind.JSON, ConfigKind.JSON5) else (".nan", ".inf")
+        return words[0] if math.isnan(number) else f"{'-' * (number < 0)}{words[1]}"
+    mantissa, _, exponent = f"{number:e}".partition("e")
+    return f"{float(mantissa)!r}e{int(exponent):+d}"

@@ -62,8 +62,10 @@ def edit_dotenv(text: str, edits: Sequence[Edit], wanted: Any) -> str | None:
     return "\ufeff" * text.startswith("\ufeff") + "".join(lines)
 
 
-def dump_dotenv(values: Any) -> str:
-    """Return values as a dotenv file; what is not text is written as text, and so does not read back."""
+def dump_dotenv(values: Any) -> str | None:
+    """Return values as a dotenv file, None for a list; what is not text is written as text, and so does not read back."""
+    if not isinstance(values, dict):
+        return None
     return "".join(f"{_key_text(key)}{_value_text(value)}\n" for key, value in values.items())
 
 

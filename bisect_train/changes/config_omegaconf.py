@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from bisect_train.changes.config_paths import get_at, plain_copy
+from bisect_train.core.errors import MISSHAPEN
 
 _MARK = "\0resolver "
 
@@ -36,7 +37,7 @@ def load_omegaconf(text: str) -> Any:
         raw = OmegaConf.to_container(OmegaConf.create(text))
         masked = _map_text(raw, lambda item: _MARK + item.replace("${", "$\0{") if _calls_resolver(item) else item)
         resolved = plain_copy(OmegaConf.to_container(OmegaConf.create(masked), resolve=True))
-    except (OmegaConfBaseException, yaml.YAMLError, AssertionError, RecursionError, OSError) as error:
+    except (OmegaConfBaseException, yaml.YAMLError, AssertionError, OSError, *MISSHAPEN) as error:
         raise ValueError(" ".join(str(error).split())) from None
     if not isinstance(resolved, dict):
         raise ValueError("the top level is no mapping")
@@ -55,15 +56,19 @@ def dump_omegaconf(values: Any) -> str:
 
     try:
         return OmegaConf.to_yaml(OmegaConf.create(values))
-    except (OmegaConfBaseException, yaml.YAMLError, AssertionError) as error:
+    except (OmegaConfBaseException, yaml.YAMLError, AssertionError, *MISSHAPEN) as error:
         raise ValueError(str(error)) from None
 
 
 def read_omegaconf_value(text: str) -> Any:
-    """Return a value as OmegaConf reads it."""
+    """Return a value as OmegaConf reads it. Raises ValueError: it cannot."""
     from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
-    values = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
+    try:
+        values = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
+    except (OmegaConfBaseException, AssertionError, *MISSHAPEN) as error:
+        raise ValueError(" ".join(str(error).split())) from None
     assert isinstance(values, dict)
     return values["value"]
 

@@ -52,7 +52,11 @@ def value_of(node: ast.expr, names: Mapping[str, Any], imports: Mapping[str, str
     Raises:
         ValueError: the expression stands for too long a source.
     """
-    inlined = _Inliner(node, names).visit(ast.parse(ast.unparse(node), mode="eval").body)
+    try:
+        copied = ast.parse(ast.unparse(node), mode="eval").body
+    except SyntaxError:  # `a = *b`, which only the compiler refuses
+        raise ValueError(f"line {node.lineno}: this is no expression that has a value") from None
+    inlined = _Inliner(node, names).visit(copied)
     source = ast.unparse(ast.fix_missing_locations(inlined))
     if len(source) > _MAX_SOURCE:
         raise ValueError(f"line {node.lineno}: this stands for an expression of {len(source):,} characters")

@@ -18,6 +18,7 @@ import yaml
 
 from bisect_train.changes.config_edits import Edit
 from bisect_train.changes.config_paths import ABSENT, Path, plain_copy
+from bisect_train.core.yaml_text import load_yaml_documents, load_yaml_text
 
 
 class _Dumper(yaml.SafeDumper):
@@ -31,7 +32,7 @@ def load_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError, ValueError: malformed, or a document of several is no mapping.
     """
-    documents = [plain_copy(document) for document in yaml.safe_load_all(text)]
+    documents = [plain_copy(document) for document in load_yaml_documents(text)]
     documents = [{} if document is None else document for document in documents]
     if len(documents) < 2:
         return documents[0] if documents else {}
@@ -56,7 +57,7 @@ def dump_yaml(values: Any) -> str:
 
 def read_yaml_value(text: str) -> Any:
     """Return a value as YAML reads it."""
-    return plain_copy(yaml.safe_load(text))
+    return plain_copy(load_yaml_text(text))
 
 
 def edit_yaml(text: str, edits: Sequence[Edit], wanted: Any = None) -> str | None:

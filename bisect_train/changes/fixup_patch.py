@@ -29,7 +29,7 @@ HOW_TO_MAKE = "make it at the top of the repository with `git diff > FILE` or `g
 
 _NO_OBJECT = "0" * 40
 _SUBMODULE = "160000"
-_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d{1,18}))? \+\d+(?:,(\d{1,18}))? @@")
 _NO_LINES = re.compile(rb"^(rename|copy|old mode|new file mode|GIT binary patch|Binary files)", re.MULTILINE)
 
 Entries = dict[str, tuple[str, str]]
@@ -202,7 +202,10 @@ def _removed_lines(data: bytes) -> frozenset[bytes]:
         num_old, num_new = (int(text) if text else 1 for text in (head[1] or b"1", head[2] or b"1"))
         hunk: set[bytes] = set()
         while num_old > 0 or num_new > 0:
-            sign, text = (body := next(lines, b"-"))[:1], body[1:]
+            body = next(lines, None)
+            if body is None:  # fewer lines than the header says
+                break
+            sign, text = body[:1], body[1:]
             num_old -= sign != b"+" and sign != b"\\"
             num_new -= sign != b"-" and sign != b"\\"
             (hunk if sign == b"-" else added if sign == b"+" else set()).add(text)

@@ -26,6 +26,7 @@ from bisect_train.core.question import Range
 
 _FORMAT = "--format=tformat:%H%x00%P%x00%an%x00%ad%x00%s"
 _NUM_FIELDS = 5
+_MAX_PARENTS = 1000  # of a merge: what each of its commits is merged with takes the square of it
 _LOG = ("log", "-z", _FORMAT, "--date=iso", "--encoding=UTF-8", "--no-color", "--no-decorate", "--no-show-signature")
 
 
@@ -130,7 +131,8 @@ def _range_of(
 
 def _swapped_error(repository: Repository, asked: Range) -> RevisionError:
     bad = asked.bad
-    good = next(good for good in asked.goods if repository.git.succeeds("merge-base", "--is-ancestor", bad, good))
+    above = (good for good in asked.goods if repository.git.succeeds("merge-base", "--is-ancestor", bad, good))
+    good = next(above, asked.goods[0])
     return RevisionError(
         f"bad {bad[:12]} is an ancestor of good {good[:12]}: the ends are swapped",
         hint=f"bisect-train run --good {bad[:12]} --bad {good[:12]}",
@@ -165,26 +167,43 @@ def _entries(repository: Repository, asked: Range) -> dict[str, _Entry]:
             raise
         raise RevisionError(f"the history of {asked.bad[:12]} cannot be read: {error.message}", hint="git fsck") from error
     fields = fields_of(output)
+    if len(fields) % _NUM_FIELDS:
+        raise RevisionError(f"git says something else of {asked.bad[:12]} than asked", hint="git --version; git fsck")
     columns = [fields[start::_NUM_FIELDS] for start in range(_NUM_FIELDS)]
     parents = [tuple(text.split()) for text in columns[1]]
     rows = map(_Entry._make, zip(columns[0], parents, *columns[2:], strict=True))
     found = dict(zip(columns[0], rows, strict=True))
     if not repository.shallow.isdisjoint(found):
         raise _shallow_error(asked.goods[0], asked.bad)
+    if found and asked.bad not in found:
+        raise RevisionError(f"git does not tell the history of {asked.bad[:12]}", hint="git fsck")
     return found
 
 
 def _line(entries: dict[str, _Entry], asked: Range) -> list[tuple[str, tuple[str, ...]]]:
     if asked.first_parent:
         return [(commit, (commit,)) for commit in reversed(entries)]
+    seen: set[str] = set()
+    for commit, entry in entries.items():  # newest first
+        seen.add(commit)
+        if not seen.isdisjoint(entry.parents):
+            raise _circle_error(asked.bad)
+        if len(entry.parents) > _MAX_PARENTS:
+            raise RevisionError(f"{commit[:12]} merges {len(entry.parents):,} branches", hint="leave out --no-first-parent")
     return list(linearise({commit: entry.parents for commit, entry in entries.items()}, asked.bad))
 
 
 def _oldest_on_main_line(entries: dict[str, _Entry], bad: str) -> _Entry:
     entry = entries[bad]
-    while entry.parents and entry.parents[0] in entries:
+    for _ in entries:  # a damaged history may go round in circles
+        if not entry.parents or entry.parents[0] not in entries:
+            return entry
         entry = entries[entry.parents[0]]
-    return entry
+    raise _circle_error(bad)
+
+
+def _circle_error(bad: str) -> RevisionError:
+    return RevisionError(f"the history of {bad[:12]} goes round in circles", hint="git fsck")
 
 
 def _base(repository: Repository, oldest: _Entry, asked: Range) -> str:

@@ -223,7 +223,14 @@ def read_files(git: Git, before: str, after: str) -> tuple[FileChange, ...]:
 
 
 def _entries(raw: bytes) -> list[tuple[Entry | None, Entry | None]]:
-    """Return the files before and after, given `diff-tree --raw -z`."""
+    """Return the files before and after, given `diff-tree --raw -z`. Raises GitCommandError where it is something else."""
+    try:
+        return _pairs_of(raw)
+    except (ValueError, StopIteration):
+        raise GitCommandError("git diff-tree says something else than asked", stderr="", status=0) from None
+
+
+def _pairs_of(raw: bytes) -> list[tuple[Entry | None, Entry | None]]:
     pairs: list[tuple[Entry | None, Entry | None]] = []
     fields = iter(fields_of(raw))
     for head in fields:

@@ -27,7 +27,7 @@ DIFF_OPTIONS = (
 """For `git diff-tree -p`: the same output whatever a configuration says."""
 
 _INDEX = re.compile(rb"index ([0-9a-f]{40,})\.\.([0-9a-f]{40,})")
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,7 +77,10 @@ def parse_hunks(patch: bytes) -> Mapping[tuple[str, str], tuple[Hunk, ...]]:
 def _skip(lines: Iterator[bytes], num_lines: int) -> None:
     """Pass over a hunk's lines: what they say must not be taken for a header."""
     while num_lines > 0:
-        num_lines -= not next(lines, b"").startswith(b"\\")
+        line = next(lines, None)
+        if line is None:  # fewer than its header says
+            return
+        num_lines -= not line.startswith(b"\\")
 
 
 def split_lines(data: bytes) -> list[bytes]:

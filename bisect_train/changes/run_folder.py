@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from bisect_train.core.errors import InputError
+from bisect_train.core.yaml_text import load_yaml_text
 from bisect_train_workers.sources.protobuf import parts_of, text_of
 from bisect_train_workers.sources.wandb_records import item_name, records_of
 
@@ -330,7 +331,7 @@ def _text(path: Path) -> str | None:
 def _mapping(path: Path, text: str) -> dict[str, Any]:
     """Return a YAML mapping, {} for an empty file. Raises InputError where it is something else."""
     try:
-        data = yaml.safe_load(text)
+        data = load_yaml_text(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         first = str(error).strip().splitlines()[0]
         raise InputError(f"{path}: this is no YAML: {first}", hint="is it one of a recorded run?") from None
@@ -344,7 +345,7 @@ def _list(path: Path) -> list[str] | None:
     if text is None:
         return None
     try:
-        data = yaml.safe_load(text)
+        data = load_yaml_text(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     items: Iterable[Any] = data if isinstance(data, list) else []
@@ -354,7 +355,7 @@ def _list(path: Path) -> list[str] | None:
 def _scalar(text: str) -> Any:
     """Return a parameter that MLflow keeps as text as the value that it is the text of."""
     try:
-        value = yaml.safe_load(text)
+        value = load_yaml_text(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         return text
     return value if value is None or isinstance(value, (str, int, float, bool, list, dict)) else text

@@ -15,6 +15,7 @@ from bisect_train.cli.baseline_save_command import say_saved
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.golden_runs import measure_golden, now_text
 from bisect_train.cli.options import probe_options, what_options
+from bisect_train.cli.terminal import say
 from bisect_train.core.question import Range
 from bisect_train.core.secrets import mask_command
 
@@ -53,5 +54,5 @@ def command(name: str, rev: str, num_seeds: int, reason: str, expect: tuple[str,
         renewed = known.renewed(Saved(commit, now_text(), reason), measured.golden, intended)
         metric, command = (question.metric.name, question.metric.reduce), tuple(mask_command(question.command))
         write_baseline(repository.root, replace(renewed, metric=metric, command=command))
-    click.echo(say_saved(name, question, measured))
+    say(say_saved(name, question, measured))
     return 0

@@ -15,6 +15,7 @@ from bisect_train.cli.asking import ask_question
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.golden_runs import Measured, measure_golden, now_text
 from bisect_train.cli.options import probe_options, what_options
+from bisect_train.cli.terminal import say
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import Question, Range
 from bisect_train.core.secrets import mask_command
@@ -64,7 +65,7 @@ def command(name: str, rev: str, num_seeds: int, reason: str, **values: Any) -> 
             )
         measured = measure_golden(desk, repository, question, name=name, num_seeds=num_seeds, quiet=output.quiet)
         write_baseline(repository.root, _merge(known, name, Saved(commit, now_text(), reason), question, measured))
-    click.echo(say_saved(name, question, measured))
+    say(say_saved(name, question, measured))
     click.echo(f"written to {path.relative_to(repository.root)}: commit it, so that others have it")
     return 0
 

@@ -16,6 +16,7 @@ from bisect_train.cli.driving import open_executor
 from bisect_train.coordinator import SingleProbe, run_singles
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.core.fingerprint import EndingKind
+from bisect_train.core.interpreters import ALONE
 from bisect_train.core.probe import Rung, RunSettings
 from bisect_train.core.question import Question, Range
 from bisect_train.store.home import default_home, ensure_home, open_store
@@ -83,7 +84,7 @@ def _check_repository(repo: Path, home: Path) -> Finding:
 
 
 def _check_torch(python: str) -> Finding:
-    code = "import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU')"
+    code = f"{ALONE}import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU')"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["failed"])[-1]

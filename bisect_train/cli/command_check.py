@@ -18,6 +18,7 @@ from bisect_train.core.secrets import mask_command
 from bisect_train.recipe import Recipe
 
 THE_COMMAND = "the command behind --"
+_OF_SEVERAL_NODES = ("{nnodes}", "{node_rank}", "{master_addr}", "{master_port}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,15 @@ class Checkouts:
         return f"probes run in checkouts of their own: git add {path}, or link it with `data: link:` in the recipe"
 
 
+def _refuse_several_nodes(command: tuple[str, ...], *, named: str) -> None:
+    for placeholder in _OF_SEVERAL_NODES:
+        if any(placeholder in argument for argument in command):
+            raise InputError(
+                f"{named} has the placeholder {placeholder}, which stands for nothing: all ranks of a probe run on one node",
+                hint="write {ranks} for the number of ranks, {port} for the port, 127.0.0.1 and --nnodes 1 for the rest",
+            )
+
+
 def check_command(command: tuple[str, ...], checkouts: Checkouts, *, named: str = THE_COMMAND) -> None:
     """Raise InputError where a command's first word is no program, or an interpreter is to run a script that no end has.
 
@@ -75,6 +85,7 @@ def check_command(command: tuple[str, ...], checkouts: Checkouts, *, named: str 
         checkouts: what the ends have.
         named: what names the command, for messages.
     """
+    _refuse_several_nodes(command, named=named)
     check_program(command[0], checkouts, named=named)
     script = script_of(command)
     if not script or "{" in script:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bisect_train.cli.asked import Output
 from bisect_train.cli.coordinator_pipes import Reporter, Share
 from bisect_train.cli.desk import Desk, find_bisection
-from bisect_train.cli.driving import drive_bisection, go_on_behind
+from bisect_train.cli.driving import drive_bisection
 from bisect_train.cli.reopening import respaced
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.core.executor import Executor, ExecutorEvent, ProbeFinished, ProbeProgress
@@ -69,6 +69,8 @@ class SharedExecutor:
 def coordinate(desk: Desk, bisection_id: str, *, address: str, report: Reporter, share: Share) -> int:
     """Run a stored bisection to its answer; return the exit status of its report.
 
+    What comes after an intended change is not asked here: the service puts it into the queue, where it has its turn.
+
     Args:
         desk: home and store.
         bisection_id: what is run.
@@ -87,7 +89,6 @@ def coordinate(desk: Desk, bisection_id: str, *, address: str, report: Reporter,
     ray = RayExecutor(question.settings, address=address, temp_folder=desk.home / "ray", node_home=desk.home / "node")
     executor = SharedExecutor(ray, share, report)
     try:
-        status = drive_bisection(desk, stored.id, question, space, output=output, executor=executor)
+        return drive_bisection(desk, stored.id, question, space, output=output, executor=executor)
     finally:
         executor.close()
-    return go_on_behind(desk, stored.id, replace(question, executor=address), status, output=output)

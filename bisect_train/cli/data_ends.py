@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bisect_train.changes.data import digest_path
+from bisect_train.changes.data import digest_path, digest_source
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.asked import Asked
 from bisect_train.cli.finding import find_recipe
@@ -30,7 +30,8 @@ def data_ends(asked: Asked, links: Sequence[DataLink]) -> tuple[tuple[DataEnd, .
             if source is None:
                 hint = f"give {option} {target}=PATH, or link {target} in the recipe"
                 raise InputError(f"the data of only one end are known for {target}", hint=hint)
-            end.append(DataEnd(DataLink(source, target), digest_given(option, Path(source))))
+            link = DataLink(source, target)
+            end.append(DataEnd(link, digest_source(link) if link.is_remote else digest_given(option, Path(source))))
     return tuple(ends[0]), tuple(ends[1])
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from bisect_train.cli.asked import Output
 from bisect_train.cli.desk import Desk
+from bisect_train.cli.terminal import SafeConsole
 from bisect_train.core.errors import MachineError
 from bisect_train.report import (
     ReportData,
@@ -27,7 +28,7 @@ STDOUT = "-"
 
 def make_console(output: Output) -> Console:
     """Return the console for results: no colours when asked, or when the output is no terminal."""
-    return Console(no_color=output.no_color or None, highlight=False, soft_wrap=False)
+    return SafeConsole(no_color=output.no_color or None, highlight=False, soft_wrap=False)
 
 
 def deliver(report: ReportData, console: Console, *, output: Output) -> int:
@@ -45,7 +46,7 @@ def deliver(report: ReportData, console: Console, *, output: Output) -> int:
         if patch := smallest_patch(report):
             write_bytes(output.out / "culprit.patch", patch.encode("utf-8", "surrogateescape"))
         if not output.quiet and output.markdown != STDOUT:
-            console.print(f"report: {output.out / 'report.html'}")
+            console.print(f"report: {output.out / 'report.html'}", markup=False, soft_wrap=True)
     return report.exit_status
 
 

@@ -10,6 +10,7 @@ import rich_click as click
 from bisect_train.cli.checkup import Finding, check_machine
 from bisect_train.cli.finding import find_python
 from bisect_train.cli.readiness import check_program
+from bisect_train.cli.terminal import say
 from bisect_train.store.home import default_home
 
 
@@ -60,6 +61,6 @@ def _findings(python: str | None, repo: Path, recipe: Path | None) -> Iterator[F
 
 def _say(finding: Finding) -> None:
     mark = "ok  " if finding.is_fine else "FAIL"
-    click.echo(f"{mark}  {finding.what:<12} {finding.found}")
+    say(f"{mark}  {finding.what:<12} {finding.found}")
     if not finding.is_fine and finding.remedy:
-        click.echo(f"      {finding.remedy}")
+        say(f"      {finding.remedy}")

@@ -8,9 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
-from bisect_train.changes.data import digest_links, digest_path
+from bisect_train.changes.data import digest_links, digest_source
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import deliver, make_console
@@ -19,8 +17,9 @@ from bisect_train.cli.desk import Desk
 from bisect_train.cli.expecting import expected_culprit, question_behind
 from bisect_train.cli.idle import find_idle_keys, num_key_probes
 from bisect_train.cli.planning import count_changes, name_inside, survey_fixups
-from bisect_train.cli.reopening import inside_of, reopen, report_of, respaced, warnings_of
+from bisect_train.cli.reopening import inside_of, plan_without_runs, reopen, report_of, respaced, warnings_of
 from bisect_train.cli.telling import tell_answer
+from bisect_train.cli.terminal import SafeConsole
 from bisect_train.cli.triaging import look_closer, num_second_looks, second_look_of
 from bisect_train.coordinator import Coordinator, Ended
 from bisect_train.coordinator.climb import rungs_left
@@ -30,9 +29,8 @@ from bisect_train.core.errors import BisectTrainError, InputError, InterruptedBy
 from bisect_train.core.executor import Executor
 from bisect_train.core.question import Question
 from bisect_train.report import Cost, DescentPart, LiveView, ReportData, build_report, report_to_json
-from bisect_train.search.terms import Answer, Phase, Plan
+from bisect_train.report.bynode import histories_of
 from bisect_train.store.contract import Store
-from bisect_train.verdict.end_terms import Ends, EndsStatus
 
 OK_OF_KIND = {"run": 4, "check": 0, "nightly": 0}
 """Exit status where there is no regression."""
@@ -43,7 +41,13 @@ def open_executor(question: Question, home: Path) -> Iterator[Executor]:
     """Start a local Ray, or join a cluster, for one bisection."""
     from bisect_train_workers.ray_executor import RayExecutor
 
-    executor = RayExecutor(question.settings, address=question.executor, temp_folder=home / "ray", node_home=home / "node")
+    executor = RayExecutor(
+        question.settings,
+        address=question.executor,
+        temp_folder=home / "ray",
+        node_home=home / "node",
+        parallel=question.limits.parallel or 0,
+    )
     try:
         yield executor
     finally:
@@ -59,7 +63,7 @@ def start_bisection(
     """
     for line in survey_fixups(space):
         if not output.quiet:
-            Console(stderr=True, highlight=False).print(line, markup=False)
+            SafeConsole(stderr=True, highlight=False).print(line, markup=False)
     bisection_id = desk.store.create(question.to_json(), title=title)
     status = drive_bisection(desk, bisection_id, question, space, output=output, executor=executor)
     return go_on_behind(desk, bisection_id, question, status, output=output)
@@ -73,7 +77,7 @@ def go_on_behind(desk: Desk, bisection_id: str, question: Question, status: int,
     commit, reason = found
     behind = question_behind(question, commit)
     said = f"{commit[:8]} is an intended change{f' ({reason})' if reason else ''}"
-    console = Console(stderr=True, highlight=False)
+    console = SafeConsole(stderr=True, highlight=False)
     if behind is None:
         console.print(f"{said}, and nothing comes after it", markup=False)
         return OK_OF_KIND[question.kind]
@@ -89,12 +93,12 @@ def refuse_changed_data(question: Question, when: str) -> None:
     own = [*question.good_state.data, *question.bad_state.data]
     by_state = [pair for when in question.whens for pair in when.data]
     for link in (*links, *(item.link for item in own), *(link for link, _ in by_state)):
-        if not os.path.lexists(link.source):
+        if not link.is_remote and not os.path.lexists(link.source):
             raise InputError(
                 f"{link.source} (linked at {link.target}) is gone {when}",
                 hint="put the same data there again, then go on with `bisect-train resume`; other data are another question",
             )
-    changed = [item.link for item in own if digest_path(Path(item.link.source)) != item.digest]
+    changed = [item.link for item in own if digest_source(item.link) != item.digest]
     changed += [link for link, digest in by_state if digest_links((link,)) != digest]
     if changed or (links and digest_links(links) != question.data):
         places = ", ".join(link.source for link in (changed or links)[:3])
@@ -111,8 +115,7 @@ def answer_without_runs(desk: Desk, question: Question, space: ChangeSpace, *, r
 def store_without_runs(desk: Desk, question: Question, space: ChangeSpace, *, reason: str) -> ReportData:
     """Store a question whose ends are the same, with its answer; return the report."""
     bisection_id = desk.store.create(question.to_json(), title=reason)
-    ends = Ends(EndsStatus.SAME, bound=0.0, reason=f"{reason}; nothing was run")
-    plan = Plan(Phase.DONE, (), ends, answer=Answer("no_regression", ends.reason))
+    plan = plan_without_runs(reason)
     report = build_report(desk.store.load(bisection_id), question, space, plan, (), cost=Cost(0, 0, 0.0, 0.0))
     answer = {"answer": report_to_json(report), "exit_status": report.exit_status}
     desk.store.append(bisection_id, "finished", answer)
@@ -166,7 +169,7 @@ class _Bench:
         self.desk = desk
         self.output = output
         # the view goes to stderr's terminal or plain lines; the verdict alone goes to stdout
-        self.progress = Console(stderr=True, no_color=output.no_color or None, highlight=False)
+        self.progress = SafeConsole(stderr=True, no_color=output.no_color or None, highlight=False)
         self._stack = stack
         self._executor = executor
 
@@ -288,4 +291,5 @@ def _report_of(
         warnings=warnings_of(plan, question, space, store, bisection_id),
         second=second_look_of(events),
         rungs=rungs_left(question, events, probes),
+        nodes=histories_of(events, store.results(bisection_id)),
     )

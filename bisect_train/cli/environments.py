@@ -18,6 +18,7 @@ from bisect_train.cli.finding import find_python
 from bisect_train.cli.notes import say_note
 from bisect_train.core.changes import digest_of
 from bisect_train.core.errors import InputError
+from bisect_train.core.interpreters import ALONE
 from bisect_train.core.probe import EnvironmentSettings
 from bisect_train.core.secrets import mask_logins
 from bisect_train.recipe import Recipe
@@ -143,7 +144,7 @@ def installed_packages(python: str, *, option: str = "--python") -> tuple[str, .
         InputError: it cannot be started, or is something else.
     """
     code = (
-        "import importlib.metadata as m, json\n"
+        f"{ALONE}import importlib.metadata as m, json\n"
         "print(json.dumps(sorted({(d.metadata['Name'], d.version) for d in m.distributions() if d.metadata['Name']})))"
     )
     try:

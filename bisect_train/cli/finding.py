@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from bisect_train.cli.asked import Asked
+from bisect_train.cli.notes import say_note
 from bisect_train.core.errors import InputError
 from bisect_train.recipe import Recipe, is_file_name, load_recipe, preset_names, preset_path
 
@@ -17,9 +18,16 @@ DEFAULT_RECIPE = "bisect-train.yaml"
 def find_recipe(asked: Asked, root: Path) -> Recipe:
     """Return the recipe that was named (a file, or a preset), the one at the repository's root, or an empty one."""
     if asked.recipe is not None:
-        return load_recipe(recipe_file(asked.recipe))
+        return _load(recipe_file(asked.recipe))
     default = root / DEFAULT_RECIPE
-    return load_recipe(default) if default.is_file() else Recipe()
+    return _load(default) if default.is_file() else Recipe()
+
+
+def _load(path: Path) -> Recipe:
+    recipe = load_recipe(path)
+    for note in recipe.notes:
+        say_note(note)
+    return recipe
 
 
 def recipe_file(named: Path) -> Path:

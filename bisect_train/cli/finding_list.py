@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import rich_click as click
-
 from bisect_train.cli.checkup import Finding
+from bisect_train.cli.terminal import say
 
 
 def say_findings(findings: Iterable[Finding]) -> int:
@@ -14,7 +13,7 @@ def say_findings(findings: Iterable[Finding]) -> int:
     num_bad = 0
     for finding in findings:
         num_bad += not finding.is_fine
-        click.echo(f"{'ok  ' if finding.is_fine else 'FAIL'}  {finding.what:<12} {finding.found}")
+        say(f"{'ok  ' if finding.is_fine else 'FAIL'}  {finding.what:<12} {finding.found}")
         if not finding.is_fine and finding.remedy:
-            click.echo(f"      {finding.remedy}")
+            say(f"      {finding.remedy}")
     return num_bad

@@ -18,13 +18,16 @@ from bisect_train.cli.desk import Desk
 from bisect_train.cli.finding import find_python
 from bisect_train.cli.singles import OneEnd, run_ends
 from bisect_train.core.errors import BisectTrainError, InterruptedByUser
+from bisect_train.core.interpreters import ALONE
 from bisect_train.core.probe import ProbeResult
 from bisect_train.core.question import Range
 from bisect_train.recipe import Recipe, load_recipe
 from bisect_train.report.words import say_count, say_number, say_seconds, shorten
 
 PROOF_STEPS = 5
-_MISSING = "import importlib.util as u, json, sys; print(json.dumps([m for m in sys.argv[1:] if u.find_spec(m) is None]))"
+_MISSING = f"""{ALONE}import importlib.util as u, json
+sys.path.insert(0, "")  # a repository has its own module; it is found, not run
+print(json.dumps([m for m in sys.argv[1:] if u.find_spec(m) is None]))"""
 
 
 def prove_recipe(desk: Desk, repository: Repository, path: Path, *, python: str | None) -> Finding:

@@ -12,6 +12,7 @@ from bisect_train.cli.delivering import write_text
 from bisect_train.cli.desk import open_desk
 from bisect_train.cli.finding import DEFAULT_RECIPE
 from bisect_train.cli.first_probe import prove_recipe
+from bisect_train.cli.terminal import say
 from bisect_train.core.errors import InputError
 from bisect_train.recipe import Tree, find_rest, inspect_tree, preset_template, recipe_template, recognise
 
@@ -50,9 +51,9 @@ def command(repo: Path, output: Path | None, force: bool, python: str | None, pr
             click.echo("next: read it, then `bisect-train probe` runs one probe with it")
             return 0
         proof = prove_recipe(desk, repository, target, python=python)
-    click.echo(f"{'proof ' if proof.is_fine else 'FAIL  '} {proof.found}")
+    say(f"{'proof ' if proof.is_fine else 'FAIL  '} {proof.found}")
     if proof.remedy and not proof.is_fine:
-        click.echo(f"       {proof.remedy}")
+        say(f"       {proof.remedy}")
     return 0 if proof.is_fine else 1
 
 
@@ -79,7 +80,7 @@ def _write(repository: Repository) -> tuple[str, bool]:
         return recipe_template(findings), bool(findings.scripts)
     first, *others = known
     rest = find_rest(first, tree)
-    click.echo(f"this looks like {first.name}: {', '.join(first.signs)}")
+    say(f"this looks like {first.name}: {', '.join(first.signs)}")
     for note in rest.notes:
-        click.echo(f"note: {note}")
+        say(f"note: {note}")
     return preset_template(first, rest, others=others), True

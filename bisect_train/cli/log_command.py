@@ -13,6 +13,8 @@ from bisect_train.cli.desk import find_stored, open_desk
 from bisect_train.cli.observation_log import LogSource, write_log
 from bisect_train.cli.reopening import reopen
 from bisect_train.cli.show_command import shown_spec
+from bisect_train.cli.terminal import say
+from bisect_train.coordinator.node_events import NODE_SUSPECT
 from bisect_train.coordinator.person import REPLAYED
 from bisect_train.coordinator.retelling import list_entries
 from bisect_train.core.errors import InputError
@@ -45,7 +47,7 @@ def command(bisection: str, as_json: bool, observations: bool, out: Path | None)
         raise InputError("--out is for --observations", hint="`bisect-train log > FILE` keeps the events")
     with open_desk() as desk:
         for event in desk.store.events(find_stored(desk.store, bisection).id):
-            click.echo(_json_of(event) if as_json else _line_of(event))
+            say(_json_of(event) if as_json else _line_of(event))
     return 0
 
 
@@ -78,6 +80,7 @@ def _line_of(event: StoredEvent) -> str:
     shown += [f"{name}={spec[name]}" for name in _SHOWN if name in spec]
     shown += [f"{len(data['seqs'])} events taken back"] if event.kind == UNDONE else []
     shown += [f"of={data['of']}"] if event.kind == REPLAYED else []
+    shown += [f"{data['why']}: {data['reason']}"] if event.kind == NODE_SUSPECT else []
     if event.kind == "finished":
         shown = [str((data.get("answer") or {}).get("summary", ""))]
     return f"{event.seq:5d}  {clock}  {event.kind:<15}  {'  '.join(shown)}"

@@ -13,6 +13,7 @@ from types import FrameType
 import rich_click as click
 
 from bisect_train import __version__
+from bisect_train.cli.terminal import say
 from bisect_train.core.errors import BisectTrainError, MachineError
 
 COMMANDS = {
@@ -122,9 +123,9 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 def _complain(error: BisectTrainError) -> None:
     kind = "" if error.exit_status == 130 else "error: "  # the message says `interrupted` or `cancelled`
-    click.echo(f"bisect-train: {kind}{error.message}", err=True)
+    say(f"bisect-train: {kind}{error.message}", err=True)
     if error.hint:
-        click.echo(f"  {error.hint}", err=True)
+        say(f"  {error.hint}", err=True)
 
 
 if __name__ == "__main__":

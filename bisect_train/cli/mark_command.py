@@ -10,6 +10,7 @@ from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
 from bisect_train.cli.desk import find_bisection, open_desk
 from bisect_train.cli.marking import find_version
+from bisect_train.cli.terminal import say
 from bisect_train.coordinator.person import CLEAR, mark_event
 from bisect_train.core.changes import Point
 from bisect_train.core.question import Question
@@ -45,5 +46,5 @@ def command(rev: str, verdict: str, bisection: str) -> int:
             desk.store.append(stored.id, MARKED, mark_event(Point(version), change.id, verdict))
     said = "is no longer marked" if verdict == CLEAR else f"is marked {verdict}"
     name = f"{change.id[:12]} (version {version} of {len(space.changes)})"
-    click.echo(f"{name} {said}; `bisect-train resume {stored.id}` goes on")
+    say(f"{name} {said}; `bisect-train resume {stored.id}` goes on")
     return 0

@@ -27,6 +27,7 @@ from bisect_train.cli.nightly_telling import Place, places_of
 from bisect_train.cli.nightly_view import deliver_night
 from bisect_train.cli.options import judge_options, output_options, prior_options, probe_options, search_options, what_options
 from bisect_train.cli.telling_options import check_addresses
+from bisect_train.cli.terminal import say
 from bisect_train.nightly.night import Watchman, run_night
 from bisect_train.store.nightly_contract import NightlyLog
 
@@ -127,4 +128,4 @@ class _Night:
 
     def _say(self, text: str) -> None:
         if not self.output.quiet:
-            click.echo(text, err=True)
+            say(text, err=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bisect_train.baseline import Baseline
+from bisect_train.changes.on_top import put_on_top, step_to
 from bisect_train.changes.plumbing import decode, printable
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import build_space
@@ -129,7 +130,7 @@ class Bisections:
 
     def ask(self, comparison: Comparison) -> str:
         """See `bisect_train.nightly.night.Runner`."""
-        question = replace(self.question(comparison.good, comparison.bad), ends_only=comparison.is_ends_only)
+        question = replace(self.question(*self._ends_of(comparison)), ends_only=comparison.is_ends_only)
         space = build_space(self.repository, question)
         if comparison.role is Role.PINNED and self.baseline is not None and self.baseline.saved.commit == comparison.good:
             question = replace(with_baseline(question, space, self.baseline), expected=())
@@ -137,6 +138,15 @@ class Bisections:
         return self._find(data, UNFINISHED) or self.desk.store.create(
             data, title=f"{comparison.role.value}: {title_of(question, space)}"
         )
+
+    def _ends_of(self, comparison: Comparison) -> tuple[str, str]:
+        """Return the commits that are compared; states with intended changes on top are written to our mirror."""
+        if not comparison.meant:
+            return comparison.good, comparison.bad
+        good, bad = put_on_top(self.repository, comparison.good, comparison.meant), comparison.bad
+        if comparison.role is Role.MEASURE:
+            bad = put_on_top(self.repository, bad, comparison.meant)
+        return good, step_to(self.repository, good, bad)
 
     def answer(self, comparison: Comparison, bisection: str) -> Compared:
         """See `bisect_train.nightly.night.Runner`."""
@@ -238,6 +248,7 @@ def _say(report: ReportData, standing: Standing, comparison: Comparison) -> str:
     story = " ".join(report.ends_story[:2])
     if comparison.is_ends_only:
         before = f"before it ({comparison.good[:8]})" if comparison.role is Role.FIXED else comparison.good[:8]
+        before += f" with {' and '.join(commit[:8] for commit in comparison.meant)} on top" if comparison.meant else ""
         return f"Still worse than {before}. {story}"
     # the report's own sentence says which change is most probable: that is no proof, and people read this
     left = f"{say_count(len(report.candidates), 'change')} could be the one" if report.candidates else report.headline.lower()

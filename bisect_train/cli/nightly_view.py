@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-import rich_click as click
 from rich.console import Console
 
 from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import deliver, make_console, write_text
 from bisect_train.cli.nightly_tables import HEADLINES
+from bisect_train.cli.terminal import say
 from bisect_train.nightly.night import NightReport
 from bisect_train.nightly.state import OVER, Night, WatchState
 from bisect_train.nightly.terms import Kept, Standing, Tonight
@@ -33,13 +33,15 @@ def deliver_night(report: NightReport, tonight: Tonight, reports: Mapping[str, R
     )
     console.print(report.summary, markup=False)
     for seen in night.seen[1:] if not report.is_repeat else ():
-        console.print(f"{seen.comparison.role.value}: {seen.comparison.good[:8]}: {WORDS[seen.standing]}", markup=False)
+        comparison = seen.comparison
+        good = " with ".join(commit[:8] for commit in (comparison.good, *comparison.meant))
+        console.print(f"{comparison.role.value}: {good}: {WORDS[seen.standing]}", markup=False)
     for kept in _open(report.state):
         console.print(f"open: {kept.finding.title} (night {kept.night}, bisection {kept.finding.bisection})", markup=False)
     goods = report.state.goods
     console.print(f"last good commit: {goods[-1][:12] if goods else 'none'}", markup=False)
     for problem in report.problems:
-        click.echo(problem, err=True)
+        say(problem, err=True)
     _write(report, tonight, night, output)
     return report.exit_status
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from bisect_train.cli.terminal import SafeConsole
 
 
 def say_note(text: str) -> None:
     """Print a warning on stderr; the command goes on."""
-    Console(stderr=True, highlight=False).print(f"bisect-train: warning: {text}", markup=False, soft_wrap=True)
+    SafeConsole(stderr=True, highlight=False).print(f"bisect-train: warning: {text}", markup=False, soft_wrap=True)

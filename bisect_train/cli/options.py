@@ -191,8 +191,12 @@ def range_options(function: F) -> F:
             click.option(
                 "--no-descend", "descend", flag_value=False, default=True, help="Do not look inside a merge that is named."
             ),
-            click.option("--path", multiple=True, metavar="GLOB",
-                         help="Commits that touch this are the suspects; the others are so only as a last resort."),
+            click.option(
+                "--path",
+                multiple=True,
+                metavar="GLOB",
+                help="Commits that touch this are the suspects; the others are so only as a last resort.",
+            ),
             click.option("--skip", multiple=True, metavar="REV", help="Never run this commit, or this range A..B."),
             click.option(
                 "--skip-file",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 
-from rich.console import Console
-
 from bisect_train.changes.fixup import FixupUse, refuse_unused
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.asked import Asked
 from bisect_train.cli.asking import config_ends
 from bisect_train.cli.estimate import say_duration, say_estimates
 from bisect_train.cli.notes import say_note
+from bisect_train.cli.terminal import SafeConsole
 from bisect_train.core.errors import InputError
 from bisect_train.core.question import ConfigEnd, Question
 from bisect_train.core.secrets import mask_command
@@ -121,7 +120,7 @@ def say_ignored_requirements(space: ChangeSpace) -> tuple[str, ...]:
 
 def print_dry_run(question: Question, space: ChangeSpace, title: str, store: Store) -> int:
     """Say what a bisection would do; return exit status 0."""
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     fixups = survey_fixups(space)
     console.print(f"would bisect {title}", markup=False)
     console.print(f"command   {shlex.join(mask_command(question.command))}", markup=False)

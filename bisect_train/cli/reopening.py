@@ -22,10 +22,12 @@ from bisect_train.core.changes import point_of_text
 from bisect_train.core.question import ConfigHold, Question
 from bisect_train.report import ChangePart, Cost, DescentPart, ReportData, build_report
 from bisect_train.report.byfixup import warn_of_fixups
+from bisect_train.report.bynode import histories_of, warn_of_nodes
 from bisect_train.report.byperson import warn_of_person, warn_of_priors
 from bisect_train.report.stand_ins import warn_of_shims
-from bisect_train.search.terms import Plan
+from bisect_train.search.terms import Answer, Phase, Plan
 from bisect_train.store.contract import Store, StoredBisection
+from bisect_train.verdict.end_terms import Ends, EndsStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,16 @@ def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
     question = question_in_force(desk.store, stored)
     space = respaced(question, home=desk.home)
     state = load_state(desk.store, stored.id, question)
-    return Reopened(stored, question, space, state, state.plan(question, space))
+    is_same = (stored.answer or {}).get("status") == "no_regression"
+    is_without_runs = is_same and not space.changes and not state.observations
+    plan = plan_without_runs(stored.title) if is_without_runs else state.plan(question, space)
+    return Reopened(stored, question, space, state, plan)
+
+
+def plan_without_runs(reason: str) -> Plan:
+    """Return the plan of a question that was answered before anything ran: its ends are the same."""
+    ends = Ends(EndsStatus.SAME, bound=0.0, reason=f"{reason}; nothing was run")
+    return Plan(Phase.DONE, (), ends, answer=Answer("no_regression", ends.reason))
 
 
 def respaced(question: Question, *, home: Path) -> ChangeSpace:
@@ -89,6 +100,7 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
         warnings=warnings_of(reopened.plan, reopened.question, reopened.space, desk.store, reopened.stored.id),
         second=second_look_of(events),
         rungs=rungs_left(reopened.question, events, results_that_count(desk.store, reopened.stored.id)),
+        nodes=histories_of(events, desk.store.results(reopened.stored.id)),
     )
 
 
@@ -140,7 +152,8 @@ def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store
     points = [point_of_text(probe.spec["point"]) for probe in results_that_count(store, bisection_id)] if space.fixups else []
     state = load_state(store, bisection_id, question)
     contradicted = contradicted_marks(state.marks, state.observations, plan.ends, question.metric)
-    by_hand = (*warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
+    by_node = warn_of_nodes(events, store.results(bisection_id))
+    by_hand = (*by_node, *warn_of_priors(plan, space), *warn_of_person(events, space, contradicted))
     by_config = (
         *warn_of_shims(question),
         *warn_of_idle_keys(events),

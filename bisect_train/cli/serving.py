@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import socket
@@ -20,6 +21,7 @@ from bisect_train.cli.asked import Asked
 from bisect_train.cli.asking import ask_question, range_of
 from bisect_train.cli.desk import Desk, find_bisection
 from bisect_train.cli.driving import store_without_runs
+from bisect_train.cli.expecting import expected_culprit, question_behind
 from bisect_train.cli.marking import find_version
 from bisect_train.cli.planning import refuse_nothing_to_search, title_of
 from bisect_train.cli.reopening import Reopened, reopen, report_of, respaced
@@ -27,11 +29,13 @@ from bisect_train.coordinator.limits import change_limits, question_in_force
 from bisect_train.coordinator.person import mark_event, steps_to_undo, undo_event
 from bisect_train.core.changes import FilePatch, Point
 from bisect_train.core.errors import InputError, MachineError
+from bisect_train.core.interpreters import module_command
 from bisect_train.core.question import ConfigEnd, Question, Range
 from bisect_train.report.parts import ReportData
 from bisect_train.service.app import create_app
 from bisect_train.service.auth import has_users
 from bisect_train.service.cluster import Cluster
+from bisect_train.service.connection import BoundedConnection
 from bisect_train.service.dispatcher import Dispatcher
 from bisect_train.service.feed import Feed
 from bisect_train.service.live import LiveBoard
@@ -42,10 +46,12 @@ from bisect_train.service.wire import Submission
 from bisect_train.store.contract import MARKED, UNDONE
 from bisect_train.store.home import HOME_VARIABLE
 from bisect_train.store.queue import SqlQueue
+from bisect_train.store.queue_contract import LimitError
 from bisect_train.store.sql import SqlStore
 
 MAX_CONNECTIONS = 1000
 MAX_CONFIG_CHARS = 1_000_000
+RECENT = 200  # bisections that are looked through for one that was asked already
 GOODBYE_S = 5
 
 
@@ -79,16 +85,37 @@ class DeskBackend:
         """Users, what waits and what runs."""
         return self._queue
 
-    def ask(self, wanted: Submission, *, repository: Path, recipe: Path | None) -> str:
-        """Store a question and return the bisection's id; nothing is run."""
+    def ask(self, wanted: Submission, *, repository: Path, recipe: Path | None, may_answer: bool = True) -> str:
+        """See `service.backend.Backend`."""
         asked = asked_of(wanted, self._settings, repository=repository, recipe=recipe)
         opened = Repository.open(repository, home=self.home)
         question = _question_of(wanted, asked, opened)
         space = build_space(opened, question)
         if not space.changes and wanted.kind == "check":
+            if not may_answer:
+                raise LimitError("nothing is left to you today", hint="ask again tomorrow")
             return store_without_runs(self._desk, question, space, reason="the ends are the same").id
         refuse_nothing_to_search(space)
         return self._store.create(question.to_json(), title=title_of(question, space))
+
+    def follow(self, bisection_id: str) -> None:
+        """Where a bisection has named an intended change, ask about what comes after it: its user's, in the queue.
+
+        May be called again: what was asked already is found, and nothing is asked twice.
+        """
+        stored, entry = self._store.load(bisection_id), self._queue.entry(bisection_id)
+        question = question_in_force(self._store, stored)
+        found = expected_culprit(question, stored.answer or {})
+        behind = question_behind(question, found[0]) if found is not None else None
+        if found is None or behind is None or entry is None:
+            return
+        data = json.loads(json.dumps(behind.to_json()))  # as the store gives it back
+        newer = (item for item in self._store.page(limit=RECENT, parts=False) if item.created_s >= stored.created_s)
+        known = next((item.id for item in newer if item.question == data and item.id != bisection_id), "")
+        title = f"{found[0][:8]}..{behind.range.bad[:8]}, behind an intended change"
+        name = known or self._store.create(data, title=title)
+        if self._queue.entry(name) is None:
+            self._queue.submit(name, entry.user, priority=entry.priority, is_limited=False)
 
     def open(self, bisection_id: str) -> Opened:
         """Return a bisection, rebuilt from its observations."""
@@ -189,7 +216,7 @@ def _inside(path: str | None) -> str | None:
 
 def coordinator_command(bisection_id: str, address: str) -> Sequence[str]:
     """Return the command that runs a stored bisection as a part of this service."""
-    return (sys.executable, "-m", "bisect_train.cli.main", "serve", "coordinate", bisection_id, "--address", address)
+    return module_command(sys.executable, "bisect_train.cli.main", "serve", "coordinate", bisection_id, "--address", address)
 
 
 def serve(settings: Settings, desk: Desk) -> None:
@@ -212,6 +239,7 @@ def serve(settings: Settings, desk: Desk) -> None:
         cluster=Cluster(settings),
         command_of=coordinator_command,
         env={**os.environ, HOME_VARIABLE: str(settings.home)},
+        follow=backend.follow,
     )
     branches = Branches(store.nightly(), home=settings.home)
     app = create_app(settings, backend, board=board, runner=runner, branches=branches)
@@ -223,6 +251,7 @@ def serve(settings: Settings, desk: Desk) -> None:
         print(f"listening on http://{shown}:{port}", flush=True)
         config = uvicorn.Config(
             app,
+            http=BoundedConnection,
             log_config=None,
             access_log=False,
             server_header=False,

@@ -27,13 +27,13 @@ def command(bisection: str, no_color: bool) -> int:
     with open_desk() as desk:
         reopened = reopen(desk, bisection)
         stored = reopened.stored
-        console.print(f"bisection {stored.id}  {status_of(stored, desk.store)}")
+        console.print(f"bisection {stored.id}  {status_of(stored, desk.store)}", markup=False)
         console.print(stored.title, markup=False)
-        console.print(render_standing(reopened.plan, reopened.space, num_probes=len(reopened.state.probes)))
+        console.print(render_standing(reopened.plan, reopened.space, num_probes=len(reopened.state.probes)), markup=False)
         for child in children_of(desk.store.events(stored.id)).values():
             part = reopen(desk, child)
             console.print(f"\n{part.stored.title}, bisection {child}  {status_of(part.stored, desk.store)}", markup=False)
-            console.print(render_standing(part.plan, part.space, num_probes=len(part.state.probes)))
+            console.print(render_standing(part.plan, part.space, num_probes=len(part.state.probes)), markup=False)
         if status_of(stored, desk.store) in ("stopped", "interrupted", "cancelled", "changed"):
             console.print(f"`bisect-train resume {stored.id}` goes on", markup=False)
     return 0

@@ -68,7 +68,7 @@ def question_of(stored: StoredBisection) -> Question | None:
     """Return a bisection's question, None where this version cannot read it."""
     try:
         return Question.of_json(stored.question)
-    except (LookupError, TypeError, ValueError):
+    except MachineError:
         return None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import rich_click as click
 
 from bisect_train.cli.asked import Asked
+from bisect_train.cli.terminal import say
 from bisect_train.core.errors import InputError
 from bisect_train.core.verdict import Criterion
 from bisect_train.verdict.triage import BASELINE_SYMPTOMS, SYMPTOMS, WIDER_SYMPTOMS
@@ -32,7 +33,7 @@ def show_list(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Print the names and leave, if that is what was asked for."""
     if value == LIST and not ctx.resilient_parsing:
         for line in list_symptoms():
-            click.echo(line)
+            say(line)
         ctx.exit()
     return value
 

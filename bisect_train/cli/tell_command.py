@@ -8,6 +8,7 @@ from bisect_train.cli.desk import open_desk
 from bisect_train.cli.reopening import reopen, report_of
 from bisect_train.cli.telling import Telling, raise_unless, tell_report
 from bisect_train.cli.telling_options import check_addresses
+from bisect_train.cli.terminal import say
 from bisect_train.core.errors import InputError
 
 
@@ -41,6 +42,6 @@ def command(bisection: str, addresses: tuple[str, ...], name: str, with_candidat
             raise InputError(f"bisection {stored} has no answer yet", hint=f"`bisect-train resume {stored}` goes on")
         told = tell_report(desk, report_of(desk, reopened), telling)
     for line in told.lines:
-        click.echo(line)
+        say(line)
     raise_unless(told)
     return 0

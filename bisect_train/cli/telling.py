@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.console import Console
-
 from bisect_train.cli.desk import Desk
+from bisect_train.cli.terminal import SafeConsole
 from bisect_train.core.changes import digest_of
 from bisect_train.core.errors import BisectTrainError, InputError, NotDelivered
 from bisect_train.nightly.finding import Finding, FindingKind, FindingState, FoundChange
@@ -52,7 +51,7 @@ def tell_answer(desk: Desk, report: ReportData, addresses: tuple[str, ...]) -> N
     """Tell the places of `--tell`; what goes wrong is said, and changes nothing about the answer."""
     if not addresses:
         return
-    console = Console(stderr=True, highlight=False)
+    console = SafeConsole(stderr=True, highlight=False)
     for text in tell_report(desk, report, Telling(addresses)).lines:
         console.print(text, markup=False, soft_wrap=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import rich_click as click
 
 from bisect_train.cli.desk import find_bisection, open_desk
+from bisect_train.cli.terminal import say
 from bisect_train.coordinator.person import steps_to_undo, undo_event
 from bisect_train.core.errors import InputError
 from bisect_train.store.contract import MARKED, UNDONE, StoredEvent
@@ -35,7 +36,7 @@ def command(bisection: str, num: int) -> int:
                 raise InputError(f"bisection {stored.id} has {len(steps)} observations and marks, not {num}", hint=hint)
             desk.store.append(stored.id, UNDONE, undo_event(steps[:num]))
     for step in steps[:num]:
-        click.echo(f"taken back: {_say_step(step)}")
+        say(f"taken back: {_say_step(step)}")
     click.echo(f"`bisect-train resume {stored.id}` goes on")
     return 0
 

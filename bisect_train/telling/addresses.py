@@ -36,7 +36,7 @@ FORMS = (
     "mailto://..., env:NAME"
 )
 
-_GITHUB = re.compile(r"github-(issue|comment|check):([\w.-]+/[\w.-]+?)(?:#(\d+)|@([0-9a-f]{40}))?")
+_GITHUB = re.compile(r"github-(issue|comment|check):([\w.-]+/[\w.-]+?)(?:#(\d{1,18})|@([0-9a-f]{40}))?")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 

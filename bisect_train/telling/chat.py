@@ -47,7 +47,10 @@ class Chat:
         self._url = url
         scheme = url.partition("://")[0]
         with _captured():
-            place: Any = self._open()
+            try:
+                place: Any = self._open()
+            except ValueError:  # half characters, as a variable has them that is no UTF-8
+                place = None
         if place is None:
             hint = "https://github.com/caronc/apprise/wiki lists them"
             raise InputError(f"not an address that apprise knows, or a part of it is missing: {scheme}://...", hint=hint)

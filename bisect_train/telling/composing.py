@@ -101,7 +101,7 @@ def _say_end(finding: Tellable) -> str:
 def _safe_links(finding: Tellable) -> Iterator[tuple[str, str]]:
     """Yield links whose address is one: http, no spaces, nothing that ends a link in Markdown."""
     for words, address in finding.links:
-        if address.startswith(_TRUSTED_SCHEMES) and not set(address) & set(" <>()[]\"'`\\\n"):
+        if address.startswith(_TRUSTED_SCHEMES) and address.isprintable() and not set(address) & set(" <>()[]\"'`\\\n"):
             yield words, mask_logins(address)
 
 

@@ -29,7 +29,7 @@ def translate(error: GithubException, *, place: str, now_s: float) -> Exception:
         now_s: seconds since the epoch.
     """
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-    said = error.data.get("message", "") if isinstance(error.data, dict) else ""
+    said = str(error.data.get("message", "")) if isinstance(error.data, dict) else ""
     if error.status in PASSING or (error.status == 403 and _is_limit(headers, said)):
         reason = "a limit of requests is reached" if error.status in (403, 429) else f"answered {error.status}"
         return TryLater(reason, after_s=_wait_of(headers, now_s))
@@ -45,6 +45,6 @@ def _wait_of(headers: dict[str, str], now_s: float) -> float | None:
     """Return the seconds to wait. Source: docs.github.com, "Best practices for using the REST API", rate limits."""
     wait_s = read_retry_after(headers.get("retry-after"), now_s=now_s)
     reset = headers.get("x-ratelimit-reset", "")
-    if wait_s is None and headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
+    if wait_s is None and headers.get("x-ratelimit-remaining") == "0" and reset.isascii() and reset.isdigit():
         return max(0.0, float(reset) - now_s)
     return wait_s

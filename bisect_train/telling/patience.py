@@ -69,9 +69,9 @@ def read_retry_after(value: str | None, *, now_s: float) -> float | None:
     """Return the seconds that a Retry-After header asks for (a number or a date), None without a usable one."""
     if not value:
         return None
-    if value.strip().isdigit():
+    if value.isascii() and value.strip().isdigit():  # `²` is a digit, too, and no number
         return float(value)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now_s)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a year beyond the calendar
         return None

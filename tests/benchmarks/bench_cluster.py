@@ -4,7 +4,7 @@ Run: python -m tests.benchmarks.bench_cluster [--commits 256 10000 100000] [--no
 The real coordinator, search and store (SQLite) over a real git repository; probes run on a virtual clock and take one of the
 durations that were recorded in a real run (bench_scale.DURATIONS_S), seeded; one in a hundred is lost. A node has 8 GPUs and a
 probe takes one, or 200 for a probe of 200 ranks. Three kinds of answer: exact (seeds change nothing), plain (a gap of 50 seed
-standard deviations) and noisy (a gap of 2). Own time is the processor time of this process and its gits: all of it stands in the
+standard deviations) and noisy (a gap of 2). Own time is the processor time of this process and its gits: all of it is in the
 way of the next probe.
 """
 
@@ -39,6 +39,16 @@ LOST_SHARE = 0.01
 SEED_SD = 0.02  # of the runs of `fingerprint_of`
 GAPS = {"exact": 50.0, "plain": 50.0, "noisy": 2.0}
 WIDE = 200
+COLUMNS = {
+    "probes": "probes",
+    "rounds": "rounds",
+    "plans": "plans",
+    "wall s": "wall_s",
+    "GPU h": "busy_h",
+    "own s": "own_s",
+    "own ms a probe": "own_ms_per_probe",
+    "store MiB": "store_mib",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +208,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     print(f"{describe_machine()}\n")
-    print("| answer | commits | nodes | ranks | probes | rounds | plans | wall s | GPU h | own s | ms a probe | store MiB | right |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    names = ("answer", "commits", "nodes", "ranks", *COLUMNS, "right")
+    print(f"| {' | '.join(names)} |\n|{' --- |' * len(names)}")
     rows = []
     for case in cases_of(asked.commits, asked.nodes):
         with tempfile.TemporaryDirectory(prefix="bt-") as name:
             row = simulate(case, Path(name))
         rows.append(row)
-        print(
-            f"| {case.kind} | {case.commits:,} | {case.nodes:,} | {case.ranks} | {row['probes']} | {row['rounds']} | {row['plans']} "
-            f"| {row['wall_s']:.0f} | {row['busy_h']:.1f} | {row['own_s']:.1f} | {row['own_ms_per_probe']:.0f} "
-            f"| {row['store_mib']:.1f} | {'yes' if row['right'] else row['status']} |",
-            flush=True,
-        )
+        place = [case.kind, f"{case.commits:,}", f"{case.nodes:,}", str(case.ranks)]
+        told = [f"{row[key]:.1f}" if isinstance(row[key], float) else str(row[key]) for key in COLUMNS.values()]
+        print(f"| {' | '.join([*place, *told, 'yes' if row['right'] else str(row['status'])])} |", flush=True)
     if asked.json:
         asked.json.write_text(json.dumps({"machine": describe_machine(), "rows": rows}, indent=1))
 

@@ -130,7 +130,7 @@ MISTAKES = [
     ("metrics: {m: {pattern: 'loss'}}\n", r"metrics.m.pattern: the pattern needs a group"),
     ("metrics: {m: {better: lower}}\n", r"metrics.m lacks the key `pattern`"),
     ("metrics: {m: {pattern: (x), better: smaller}}\n", r"metrics.m.better: .*'lower' or 'higher'"),
-    ("metrics: {m: {pattern: (x), reduce: median}}\n", r"metrics.m.reduce"),
+    ("metrics: {m: {pattern: (x), reduce: mode}}\n", r"metrics.m.reduce"),
     ("metrics: {m: {from: tensorbord}}\n", r"line 1: metrics.m.from: .*did you mean tensorboard\? known ones: log, "),
     ("metrics: {m: {from: 3}}\n", r"metrics.m.from: "),
     ("metrics: {m: {pattern: (x), from: wandb}}\n", r"metrics.m: `pattern` has no place under `from: wandb`.*key, step, file"),

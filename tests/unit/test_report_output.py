@@ -153,6 +153,7 @@ SCHEMA: dict[str, Any] = {
     ],
     "reproduce": [str],
     "warnings": [str],
+    "nodes": [{"name": str, "probes": int, "lost": int, "suspect": OPTIONAL_TEXT, "reason": str}],
 }
 
 

@@ -15,12 +15,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from bisect_train.changes.packages.pins import Pin, exact_specifier, join_pins
 from bisect_train.changes.packages.requirements import pins_of_list
+from bisect_train.changes.packages.shapes import EACH, check_shape
 from bisect_train.changes.packages.sources import Source
+from bisect_train.core.yaml_text import load_yaml_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,6 +31,15 @@ else:
 
 Table = dict[str, Any]
 
+_UV_SHAPE = {
+    "source": dict,
+    "resolution-markers": [str],
+    "dependencies": [{"extra": [str], "name": str}],
+    "optional-dependencies": {EACH: [{"extra": [str], "name": str}]},
+}
+_POETRY_SHAPE = {"dependencies": dict, "source": dict, "groups": [str], "markers": (str, dict)}
+_PYLOCK_SHAPE = {"dependencies": [{"name": str}], "vcs": dict, "directory": dict, "archive": dict}
+_CONDA_SHAPE = {"dependencies": {EACH: (str, dict)}}
 _CONDA_SPEC = re.compile(r"(?:[^\s:]+::)?([A-Za-z0-9_.-]+)\s*(?:\[.*\])?\s*([=<>!~ ].*)?")
 _CONDA_SYSTEMS = {"linux": "linux", "darwin": "osx", "win32": "win"}
 _CONDA_MACHINES = {"x86_64": "64", "AMD64": "64", "aarch64": "aarch64", "arm64": "arm64"}
@@ -37,6 +48,7 @@ _CONDA_MACHINES = {"x86_64": "64", "AMD64": "64", "aarch64": "aarch64", "arm64":
 def read_pyproject(source: Source, text: str) -> dict[str, Pin]:
     """Return the pins of `[project] dependencies`; optional ones are left out."""
     project = _load(source, text, "TOML").get("project", {})
+    check_shape(source, project, {"dynamic": [str]}, place="[project]")
     if "dependencies" not in project:
         rule = "it has no [project] dependencies"
         hint = "compare its lock file or a requirements file; `pip freeze > FILE` writes one"
@@ -50,7 +62,7 @@ def read_pyproject(source: Source, text: str) -> dict[str, Pin]:
 
 def read_uv_lock(source: Source, text: str) -> dict[str, Pin]:
     """Return the packages of a uv lock file that the project needs on this machine."""
-    entries = _tables(source, _load(source, text, "TOML"), "package")
+    entries = _tables(source, _load(source, text, "TOML"), "package", _UV_SHAPE)
     kept = [entry for entry in entries if _is_for_here(source, entry)]
     roots = [entry for entry in kept if {"virtual", "editable"} & set(entry.get("source", {}))]
     return _joined(source, (_uv_pin(source, entry) for entry in (_uv_reached(source, kept, roots) if roots else kept)))
@@ -89,7 +101,7 @@ def _uv_named(entries: Sequence[Table], need: Table) -> list[Table]:
 
 def _uv_pin(source: Source, entry: Table) -> Pin | None:
     origin: Table = entry.get("source", {})
-    needs = tuple(canonicalize_name(str(item["name"])) for item in entry.get("dependencies", []))
+    needs = tuple(canonicalize_name(item["name"]) for item in entry.get("dependencies", []) if "name" in item)
     if "git" in origin:
         return _pin(source, entry, needs=needs, url=_uv_git_url(str(origin["git"])))
     if "url" in origin:
@@ -102,7 +114,10 @@ def _uv_pin(source: Source, entry: Table) -> Pin | None:
 
 def _uv_git_url(text: str) -> str:
     """Return pip's form of uv's `https://host/x?subdirectory=a&rev=main#COMMIT`."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # no address; whoever installs it says so
+        return f"git+{text}"
     folder = parse_qs(parts.query).get("subdirectory", [""])[0]
     plain = parts._replace(query="", fragment="").geturl()
     return f"git+{plain}@{parts.fragment}" + (f"#subdirectory={folder}" if folder else "")
@@ -110,7 +125,7 @@ def _uv_git_url(text: str) -> str:
 
 def read_poetry_lock(source: Source, text: str) -> dict[str, Pin]:
     """Return the packages of a poetry lock file that belong to the main group and are not optional."""
-    entries = _tables(source, _load(source, text, "TOML"), "package")
+    entries = _tables(source, _load(source, text, "TOML"), "package", _POETRY_SHAPE)
     return _joined(source, (_poetry_pin(source, entry) for entry in entries if _is_main(source, entry)))
 
 
@@ -146,6 +161,7 @@ def _pipfile_pin(source: Source, name: str, entry: Any) -> Pin | None:
     place = f"package {name}"
     if isinstance(entry, str) or not source.holds(str(entry.get("markers", "")), line=place):
         return source.pin_of_text(f"{name}{'' if entry == '*' else entry}", line=place) if isinstance(entry, str) else None
+    check_shape(source, entry, {"extras": [str]}, place=place)
     extras = tuple(sorted(canonicalize_name(item) for item in entry.get("extras", [])))
     version = str(entry.get("version", ""))
     pin = Pin(canonicalize_name(name), "" if version == "*" else _specifier(source, version, place), extras=extras)
@@ -159,7 +175,7 @@ def _pipfile_pin(source: Source, name: str, entry: Any) -> Pin | None:
 
 def read_pylock(source: Source, text: str) -> dict[str, Pin]:
     """Return the packages of a lock file of PEP 751 whose markers hold."""
-    entries = _tables(source, _load(source, text, "TOML"), "packages")
+    entries = _tables(source, _load(source, text, "TOML"), "packages", _PYLOCK_SHAPE)
     kept = [entry for entry in entries if source.holds(str(entry.get("marker", "")), line=f"package {entry['name']}")]
     return _joined(source, (_pylock_pin(source, entry) for entry in kept))
 
@@ -207,19 +223,20 @@ def _conda_specifier(source: Source, text: str, asked: str) -> str:
         asked = f"={version}" + (f"={build}" if build else "")
     if not asked.startswith("=") or asked.startswith("=="):
         exact = asked.removeprefix("==").partition("=")[0].strip()
-        return exact_specifier(exact) if asked.startswith("==") and "*" not in exact else _specifier(source, asked, text)
+        asked = exact_specifier(exact) if asked.startswith("==") and "*" not in exact else asked
+        return _specifier(source, asked, text)
     version, _, build = asked[1:].strip().partition("=")
     if version.endswith("*"):
         return _specifier(source, f"=={version.rstrip('.*')}.*", text)
     is_one = bool(build) or version.count(".") >= 2 or not re.fullmatch(r"[0-9.]+", version)
-    return exact_specifier(version) if is_one else _specifier(source, f"=={version}.*", text)
+    return _specifier(source, exact_specifier(version) if is_one else f"=={version}.*", text)
 
 
 def read_conda_lock(source: Source, text: str) -> dict[str, Pin]:
     """Return the packages of a conda-lock file for this machine's platform, of the main category."""
     document = _load(source, text, "YAML")
     platform = conda_platform(source)
-    entries = _tables(source, document, "package")
+    entries = _tables(source, document, "package", _CONDA_SHAPE)
     listed = sorted({str(entry.get("platform")) for entry in entries})
     if entries and platform not in listed:
         rule = f"it locks nothing for this machine, only for {', '.join(listed)}"
@@ -244,7 +261,7 @@ def conda_platform(source: Source) -> str:
 
 
 def _load(source: Source, text: str, kind: str) -> Table:
-    loaders = {"TOML": tomllib.loads, "JSON": json.loads, "YAML": yaml.safe_load}
+    loaders = {"TOML": tomllib.loads, "JSON": json.loads, "YAML": load_yaml_text}
     try:
         values = loaders[kind](text)  # type: ignore[operator]
     except yaml.MarkedYAMLError as error:
@@ -262,14 +279,15 @@ def _line_of(error: Exception) -> int:
     return int(found[1]) if found else 0
 
 
-def _tables(source: Source, document: Table, key: str) -> list[Table]:
-    """Return the entries of a list of packages; each has a name."""
+def _tables(source: Source, document: Table, key: str, shape: Table) -> list[Table]:
+    """Return the entries of a list of packages; each has a name and a shape."""
     entries = document.get(key, [])
     if not isinstance(entries, list):
         raise source.refuse(type(entries).__name__, f"`{key}` must be a list of packages")
     for idx, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise source.refuse(str(entry), "a package needs a name", line=f"{key} {idx}", hint="write the lock file anew")
+        check_shape(source, entry, shape, place=f"package {entry['name']}")
     return entries
 
 
@@ -292,7 +310,7 @@ def _pin(source: Source, entry: Table, *, needs: tuple[str, ...], url: str = "")
         return Pin(name, url=url, needs=needs)
     if not isinstance(version, str) or not version:
         raise source.refuse(str(version), "it has no version", line=f"package {name}", hint="write the lock file anew")
-    return Pin(name, exact_specifier(version), needs=needs)
+    return Pin(name, _specifier(source, exact_specifier(version), f"package {name}"), needs=needs)
 
 
 def _local_pin(source: Source, entry: Table, place: str, needs: tuple[str, ...]) -> Pin:
@@ -302,7 +320,7 @@ def _local_pin(source: Source, entry: Table, place: str, needs: tuple[str, ...])
 def _specifier(source: Source, text: str, place: str) -> str:
     try:
         return str(SpecifierSet(text))
-    except InvalidSpecifier:
+    except ValueError:  # InvalidSpecifier, or a version of thousands of digits
         raise source.refuse(text, "no version specifier", line=place) from None
 
 

@@ -15,7 +15,7 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from bisect_train.core.secrets import mask_logins
 
@@ -72,7 +72,7 @@ def exact_specifier(version: str) -> str:
     """Return the specifier of one version; a version that is none by PEP 440 (conda's `1.1.1w`) is matched as text."""
     try:
         Version(version)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or thousands of digits
         return f"==={version}"
     return f"=={version}"
 
@@ -83,7 +83,10 @@ def is_same_pin(left: Pin, right: Pin) -> bool:
         return False
     if left.version and right.version:
         return _version_key(left.version) == _version_key(right.version)
-    return SpecifierSet(left.specifier) == SpecifierSet(right.specifier)
+    try:
+        return SpecifierSet(left.specifier) == SpecifierSet(right.specifier)
+    except ValueError:  # a version of thousands of digits
+        return left.specifier == right.specifier
 
 
 def join_pins(left: Pin, right: Pin) -> Pin:
@@ -107,7 +110,10 @@ def join_pins(left: Pin, right: Pin) -> Pin:
 
 def name_of_reference(url: str) -> str:
     """Return the package's name in a direct reference: from `#egg=`, or a wheel's or archive's file name; else ""."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a host such as `[::`
+        return ""
     fragment = dict(item.partition("=")[::2] for item in parts.fragment.split("&"))
     if fragment.get("egg"):
         return canonicalize_name(unquote(fragment["egg"]).partition("[")[0])
@@ -146,7 +152,7 @@ def _is_exact(item: Specifier) -> bool:
 def _version_key(version: str) -> Version | str:
     try:
         return Version(version)
-    except InvalidVersion:
+    except ValueError:
         return version
 
 

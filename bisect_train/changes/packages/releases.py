@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -31,6 +32,7 @@ from packaging.version import InvalidVersion, Version
 
 from bisect_train.changes.packages.interpreters import Interpreter, find_interpreter
 from bisect_train.core.errors import InputError, MachineError
+from bisect_train.core.interpreters import module_command
 from bisect_train.core.secrets import mask_logins
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["releases_between"]
 
 _LIMIT_S = 60.0
+_METADATA_BYTES = 2**20
 _CONFIG_LINE = re.compile(r"(?P<section>[^=\s]+)\.(?P<key>[a-z-]+)=(?P<value>.*)")
 _SECTIONS = ("global", "download", "install", ":env:")
 """Of pip's configuration, from weak to strong."""
@@ -256,9 +259,10 @@ def _requires_python(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as wheel:
             metadata = next(item for item in wheel.namelist() if item.endswith(".dist-info/METADATA"))
-            return HeaderParser().parsestr(wheel.read(metadata).decode("utf-8", errors="replace")).get("Requires-Python")
-    except (OSError, zipfile.BadZipFile, StopIteration, KeyError):
+            data = wheel.open(metadata).read(_METADATA_BYTES)  # a file of a few kilobytes can hold gigabytes
+    except (OSError, zipfile.BadZipFile, zlib.error, StopIteration, KeyError, RuntimeError, NotImplementedError):
         return None
+    return HeaderParser().parsestr(data.decode("utf-8", errors="replace")).get("Requires-Python")
 
 
 def _places_of(find_links: Sequence[Path | str], index: str, python: str) -> _Places:
@@ -279,7 +283,7 @@ def _places_of(find_links: Sequence[Path | str], index: str, python: str) -> _Pl
 
 def _pip_settings(python: str) -> dict[str, str]:
     """Return pip's settings that say where packages come from; {} where there is no pip."""
-    command = [python, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    command = module_command(python, "pip", "--disable-pip-version-check", "config", "list")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=True)
     except (OSError, subprocess.SubprocessError):

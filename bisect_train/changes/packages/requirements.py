@@ -30,7 +30,8 @@ _INCLUDE = re.compile(r"(-r|-c|--requirement|--constraint)(?:\s*=\s*|\s+|(?<=-r)
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s*=\s*|\s+)(\S.*)")
 _PER_REQUIREMENT = re.compile(r"\s--?(hash|global-option|config-settings?|C)\b.*$")
 _FREEZE_NAME = re.compile(r"#\s*Editable .*\(([A-Za-z0-9._-]+)==[^)]*\)")
-_EXTRAS = re.compile(r"\[([^\]]*)\]\s*$")
+_MAX_NOTE = 1000  # characters of such a comment: the expression takes squared time
+_EXTRAS = re.compile(r"\[([^\[\]]*)\]\s*$")
 _IS_PLACE = re.compile(r"^(\.{1,2}([/\\]|$)|/|[a-z][a-z0-9+.-]*://|git\+|file:)|(\.whl|\.zip|\.tar\.gz)(#\S*)?$", re.IGNORECASE)
 
 
@@ -117,7 +118,7 @@ def _included(source: Source, line: _Line, *, target: str, opened: tuple[str, ..
         rule = "an included file must lie on this disk"
         raise source.refuse(line.text, rule, line=line.number, hint="download it and include the copy")
     name = posixpath.normpath(str(PurePosixPath(source.name).parent / target))
-    if posixpath.isabs(name) or name.split("/")[0] == "..":
+    if posixpath.isabs(name) or name.split("/")[0] == ".." or "\0" in name:
         rule = "an included file must lie in the folder of the file that is compared, or below it"
         raise source.refuse(line.text, rule, line=line.number, hint="compare the files that it includes one by one")
     if name in opened:
@@ -153,7 +154,7 @@ def _referenced(source: Source, line: _Line, text: str) -> Iterator[Pin]:
 
 def _name_of(source: Source, reference: str, line: _Line) -> str:
     """Return the name of a direct reference: as it says itself, as `pip freeze` wrote above it, or of a local folder."""
-    said = _FREEZE_NAME.match(line.before.strip())
+    said = _FREEZE_NAME.match(line.before.strip()[:_MAX_NOTE])
     if said:
         return canonicalize_name(said[1])
     name = name_of_reference(_EXTRAS.sub("", reference))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.markers import Marker
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from bisect_train.changes.packages.pins import Pin
@@ -52,14 +53,15 @@ class Source:
             return True
         try:
             return Marker(marker).evaluate({"extra": "", **self.environment})
-        except (InvalidMarker, UndefinedEnvironmentName) as error:
+        except ValueError as error:  # malformed, an unknown name, or a version of thousands of digits
             raise self.refuse(marker, f"no environment marker: {_first_line(error)}", line=line) from None
 
     def pin_of_text(self, text: str, *, line: int | str = 0) -> Pin | None:
         """Return the pin of one requirement (`torch>=2; python_version > '3.9'`), None where its marker does not hold."""
         try:
             parsed = Requirement(text)
-        except InvalidRequirement as error:
+            specifier = str(parsed.specifier)
+        except ValueError as error:  # InvalidRequirement, or a version of thousands of digits
             rule = f"no requirement: {_first_line(error)}"
             raise self.refuse(text, rule, line=line, hint="write NAME==VERSION or NAME @ URL") from None
         marker = str(parsed.marker or "")
@@ -67,7 +69,7 @@ class Source:
             return None
         return Pin(
             name=canonicalize_name(parsed.name),
-            specifier=str(parsed.specifier),
+            specifier=specifier,
             url=self.absolute_reference(parsed.url) if parsed.url else "",
             extras=tuple(sorted(canonicalize_name(extra) for extra in parsed.extras)),
             marker=marker,
@@ -86,7 +88,8 @@ class Source:
         if self.root is None:
             return None
         beside = self.root / PurePosixPath(self.name).parent
-        place = self.root if (self.root / relative).exists() or not (beside / relative).exists() else beside
+        is_beside = os.path.exists(beside / relative) and not os.path.exists(self.root / relative)  # noqa: PTH110  # any name
+        place = beside if is_beside else self.root
         return (place / relative).resolve()
 
     def is_inside(self, reference: str) -> bool:
@@ -101,12 +104,24 @@ class Source:
 
 def local_path(reference: str) -> Path | None:
     """Return the path of a `file:` address or of a plain path, None for any other address."""
-    parts = urlsplit(reference)
+    try:
+        parts = urlsplit(reference)
+    except ValueError:  # a host such as `[::`: an address, if none that can be reached
+        return None
     if parts.scheme == "file":
-        return Path(unquote(parts.path))
+        return _path_of(unquote(parts.path))
     if "://" in reference or parts.scheme:
         return None
-    return Path(reference.partition("#")[0].partition("[")[0])
+    return _path_of(reference.partition("#")[0].partition("[")[0])
+
+
+def _path_of(text: str) -> Path | None:
+    """Return a path, None where no file can have this name: JSON and TOML may hold NULs and half characters."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return None
+    return None if "\0" in text else Path(text)
 
 
 def _fragment_of(reference: str) -> str:
