@@ -13,6 +13,7 @@ from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console
 from bisect_train.cli.desk import open_desk
 from bisect_train.store.contract import Store, StoredBisection
+from bisect_train.store.standing import STOPPED, standing_of
 
 
 @click.command("list")
@@ -57,6 +58,5 @@ def row_of(stored: StoredBisection, store: Store) -> tuple[str, ...]:
 
 def status_of(stored: StoredBisection, store: Store) -> str:
     """Return the status; one whose coordinator was killed shows as `stopped`."""
-    if stored.status == "running" and not store.is_running(stored.id):
-        return "stopped"
-    return str((stored.answer or {}).get("status", stored.status))
+    standing = standing_of(stored, store)
+    return standing if standing == STOPPED else str((stored.answer or {}).get("status", standing))

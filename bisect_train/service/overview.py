@@ -14,6 +14,7 @@ from bisect_train.service.settings import Settings
 from bisect_train.service.views import repository_name
 from bisect_train.store.contract import StoredBisection
 from bisect_train.store.queue_contract import QueueEntry, QueueState
+from bisect_train.store.standing import RUNNING, standing_of
 
 KINDS = ("run", "check", "nightly")
 UNSETTLED = ("running", "starting", "stopped")
@@ -133,11 +134,11 @@ class Overview:
     def _status_of(self, stored: StoredBisection, entry: QueueEntry | None) -> str:
         if entry is not None and entry.state is QueueState.QUEUED:
             return "queued"
-        is_live = stored.status == "running" and self._backend.store.is_running(stored.id)
-        if is_live:
-            return "running"
+        standing = standing_of(stored, self._backend.store)
+        if standing == RUNNING:
+            return RUNNING
         if entry is not None and entry.state is QueueState.RUNNING:
             return "starting"
         if entry is not None and entry.state is QueueState.FAILED:
             return "failed"
-        return "stopped" if stored.status == "running" else stored.status
+        return standing

@@ -53,6 +53,7 @@ def log_in(watched: Watched, service: Service) -> None:
     page.get_by_label("Token").fill(service.token)
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("heading", name="Bisections", exact=True).wait_for()
+    page.wait_for_load_state("load")  # before its style sheet is there nothing is painted
 
 
 def test_user_logs_in_submits_and_takes_it_back(open_page: OpenPage, service: Service) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bisect_train.report.words import say_count, say_seconds
 from bisect_train.store.contract import Store, StoredBisection
+from bisect_train.store.standing import STOPPED, standing_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,9 @@ def status_words(name: str) -> str:
 
 def status_of(stored: StoredBisection, store: Store, *, is_queued: bool) -> Status:
     """Return where a bisection stands; one whose coordinator was killed is `stopped`."""
-    name = str((stored.answer or {}).get("status", stored.status))
-    if is_queued:
-        name = "queued"
-    elif stored.status == "running" and not store.is_running(stored.id):
-        name = "stopped"
+    name = "queued" if is_queued else standing_of(stored, store)
+    if name not in ("queued", STOPPED):
+        name = str((stored.answer or {}).get("status", name))
     words, look = _STATUSES.get(name, (name, "open"))
     return Status(name, words, look)
 
