@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bisect_train.changes.space import ChangeSpace
-from bisect_train.coordinator.climb import first_look_requests
 from bisect_train.coordinator.knowledge import Knowledge
 from bisect_train.core.probe import ProbeSpec, Rung
+from bisect_train.search.ahead import first_look_requests
 from bisect_train.search.attempts import SEEDS_PER_ATTEMPT
 from bisect_train.search.terms import Phase, Plan, Request, Rules
 from bisect_train.verdict.ends import FIRST_LOOK

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from bisect_train.core.question import Question
-from bisect_train.search.terms import Phase, Plan, Request, Rules
+from bisect_train.search.terms import Phase, Plan
 from bisect_train.shrink.moves import (
     Move,
     after_answer,
@@ -26,7 +26,6 @@ from bisect_train.shrink.moves import (
 )
 from bisect_train.store.contract import Store, StoredEvent, StoredProbe
 from bisect_train.verdict.end_terms import EndsStatus
-from bisect_train.verdict.ends import FIRST_LOOK
 
 RUNG_TAKEN = "rung_taken"
 """Event {idx, from_idx, reason, is_trial, is_settled, fall_back, num_attempts, sd}: another rung is worked on from here on.
@@ -63,12 +62,6 @@ def rungs_left(question: Question, events: Sequence[StoredEvent], probes: Iterab
     counts = Counter(str(probe.spec.get("rung")) for probe in probes)
     names = [(question.ladder[data["from_idx"]].name, str(data["reason"])) for data in rungs_taken(events)]
     return tuple(RungLeft(name, reason, counts[name]) for name, reason in names)
-
-
-def first_look_requests(rules: Rules) -> list[Request]:
-    """Return the runs that the ends of any rung take first."""
-    runs = [(0, 0), *([] if rules.ends.repeats_known else [(0, 1)]), *((idx, 0) for idx in range(1, FIRST_LOOK))]
-    return [Request(point, seed_idx, repeat) for seed_idx, repeat in runs for point in (rules.good_point, rules.bad_point)]
 
 
 class Climb:

@@ -17,7 +17,7 @@ from functools import partial
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.coordinator.ahead import runs_ahead, seeds_ahead
 from bisect_train.coordinator.beside import with_good_end
-from bisect_train.coordinator.climb import Climb, first_look_requests
+from bisect_train.coordinator.climb import Climb
 from bisect_train.coordinator.costs import Costs
 from bisect_train.coordinator.events import (
     CoordinatorEvent,
@@ -41,6 +41,7 @@ from bisect_train.core.errors import BisectTrainError, InputError, InterruptedBy
 from bisect_train.core.executor import Executor, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, ProbeResult, ProbeSpec
 from bisect_train.core.question import Question
+from bisect_train.search.ahead import first_look_requests
 from bisect_train.search.plan import make_plan
 from bisect_train.search.terms import Answer, Phase, Plan, Request, answer_budget
 from bisect_train.shrink.moves import Move

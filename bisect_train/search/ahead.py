@@ -18,6 +18,13 @@ from bisect_train.verdict.ends import FIRST_LOOK
 MIN_SLOTS = 8
 
 
+def first_look_requests(rules: Rules) -> list[Request]:
+    """Return the runs that the ends of any rung take first, seed by seed."""
+    runs = [(0, 0), *([] if rules.ends.repeats_known else [(0, 1)]), *((idx, 0) for idx in range(1, FIRST_LOOK))]
+    ends = (rules.good_point, rules.bad_point)
+    return [Request(point, rules.first_seed + seed_idx, repeat) for seed_idx, repeat in runs for point in ends]
+
+
 def with_runs_ahead(rules: Rules, known: Known, plan: Plan) -> Plan:
     """Return the plan with what idle workers begin.
 
@@ -43,10 +50,5 @@ def _first_look(rules: Rules, known: Known) -> tuple[Request, ...]:
     if asked.has_judge or asked.criterion is Criterion.SYMPTOM or asked.metric.is_paired:
         return ()
     seen = {(run.point, run.seed_idx, run.repeat) for run in known.observations if run.part == 0 and run.attempt == 0}
-    runs = [(0, 0), *([] if asked.repeats_known else [(0, 1)]), *((idx, 0) for idx in range(1, FIRST_LOOK))]
-    places = [
-        (point, rules.first_seed + seed_idx, repeat)
-        for seed_idx, repeat in runs
-        for point in (rules.good_point, rules.bad_point)
-    ]
-    return tuple(Request(*place) for place in places if place not in seen)
+    wanted = first_look_requests(rules)
+    return tuple(request for request in wanted if (request.point, request.seed_idx, request.repeat) not in seen)
