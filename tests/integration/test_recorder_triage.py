@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
-from recorder_probe import Outcome, run_program
+from recorder_probe import TWO_RANKS, run_program, run_ranks
 
 from bisect_train.core.fingerprint import EndingKind
 from tests.support.recorded_training import events_named, fingerprint_recorded
 
 pytest.importorskip("torch", reason="the recorder's integration tests train with torch")
 
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 # Two optimizers, two micro-batches of two rows a step, a closure at the end, and parameters that something is wrong with.
 ODD_PARAMETERS = """
@@ -173,13 +171,6 @@ for step in range(4):
 """
 
 
-def run_ranks(folder: Path, source: str, **settings: Any) -> Outcome:
-    """Run a program in two gloo ranks."""
-    outcome = run_program(folder, source, launcher=(*TORCHRUN, "2"), **settings)
-    assert outcome.status == 0, outcome.stderr
-    return outcome
-
-
 def test_recorder_on_two_ranks_records_the_calls_that_the_program_makes(tmp_path: Path) -> None:
     source = DISTRIBUTED.replace("SKIP", "step == 1")
     plain = run_ranks(tmp_path, source, is_recorded=False)
@@ -216,7 +207,7 @@ dist.broadcast(torch.ones(2, 3), 0)
 
 
 def test_recorder_of_a_rank_that_waits_has_the_call_that_it_waits_in(tmp_path: Path) -> None:
-    outcome = run_program(tmp_path, PARTING, launcher=(*TORCHRUN, "2"))
+    outcome = run_program(tmp_path, PARTING, launcher=TWO_RANKS)
     assert outcome.status != 0
     calls = [r for r in outcome.records if r.get("name") == "collective"]
     last = {r["rank_of_file"]: (r["data"]["op"], r["data"]["shape"]) for r in calls}
@@ -240,22 +231,12 @@ dist.destroy_process_group()
 """
 
 
-def run_sharded(folder: Path, **settings: Any) -> Outcome:
-    """Run SHARDED; about one in six such programs is aborted by torch's own threads at its very end, recorded or not."""
-    for _ in range(6):
-        outcome = run_program(folder, SHARDED, launcher=(*TORCHRUN, "2"), **settings)
-        if "terminate called without an active exception" not in outcome.stderr:
-            break
-    assert outcome.status == 0, outcome.stderr
-    return outcome
-
-
 def test_recorder_on_a_sharded_model_reads_local_parts_only(tmp_path: Path) -> None:
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     if not hasattr(fsdp, "fully_shard"):
         pytest.skip("this torch has no fully_shard")
-    plain = run_sharded(tmp_path, is_recorded=False)
-    outcome = run_sharded(tmp_path, every_step=True)
+    plain = run_ranks(tmp_path, SHARDED, is_recorded=False)
+    outcome = run_ranks(tmp_path, SHARDED, every_step=True)
     assert sorted(outcome.stdout.split("\n")) == sorted(plain.stdout.split("\n"))
     assert outcome.events("recorder_error") == []
     assert [event["of"] for event in outcome.events("still_params")] == [4, 2], "rank 1 holds nothing of the last layer"
@@ -281,7 +262,7 @@ for _ in range(2):
 
 
 def test_recorder_leaves_collective_calls_in_compiled_code_alone(tmp_path: Path) -> None:
-    launcher = (*TORCHRUN, "1")
+    launcher = (*TWO_RANKS[:-1], "1")
     plain = run_program(tmp_path, COMPILED_CALL, is_recorded=False, launcher=launcher)
     outcome = run_program(tmp_path, COMPILED_CALL, launcher=launcher, triage=True)
     assert plain.status == 0, plain.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.recorder_probe import run_program
+from tests.integration.recorder_probe import run_program, run_ranks
 
 LOGGER = """
 import importlib.util
@@ -165,9 +165,7 @@ dist.destroy_process_group()
 
 
 def test_ranks_that_ask_for_nccl_talk_by_gloo(tmp_path: Path) -> None:
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    done = run_program(tmp_path, RANKS, launcher=launcher, shims=["cuda-as-cpu"])
-    assert done.status == 0, done.stderr
+    done = run_ranks(tmp_path, RANKS, shims=["cuda-as-cpu"])
     assert [event["backend"] for event in done.events("process_group")] == ["gloo", "gloo"]
     assert [event["backend"] for event in done.events("process_group_begin")] == ["nccl", "nccl"]
     weights = {rank: [step["param_hash"] for step in done.steps(rank) if "param_hash" in step] for rank in (0, 1)}
