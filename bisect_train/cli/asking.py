@@ -12,14 +12,14 @@ from bisect_train.changes.fixup_patch import paths_of
 from bisect_train.changes.history import read_skip_file, resolve_skips
 from bisect_train.changes.repository import Repository
 from bisect_train.cli.asked import Asked
-from bisect_train.cli.command_check import THE_COMMAND, Checkouts, check_command, check_judge, check_program
+from bisect_train.cli.command_check import THE_COMMAND, Checkouts, check_command, check_judge, check_program, check_spread
 from bisect_train.cli.difference import ask_difference
 from bisect_train.cli.finding import find_recipe
 from bisect_train.cli.notes import say_note
 from bisect_train.cli.symptoms import refuse_symptom
 from bisect_train.cli.whens import commands_of
 from bisect_train.core.errors import InputError, RecipeError, RevisionError
-from bisect_train.core.probe import Rung, RunSettings
+from bisect_train.core.probe import Rung, RunSettings, local_ranks, num_nodes
 from bisect_train.core.question import ConfigEnd, Limits, Metric, Question, Range
 from bisect_train.core.secrets import mask_assignment, mask_command
 from bisect_train.core.verdict import Criterion
@@ -57,6 +57,7 @@ def ask_question(
     patched = {path for fixup in fixups for path in paths_of(repository.git, fixup)}
     linked = tuple(item.link.target for item in base.good_state.data)
     checkouts = Checkouts(repository, commits, recipe, patched, linked, base.settings.python)
+    check_spread(recipe, (command, base.bad_state.command), [base.bad_state.ranks or 1, *(rung.ranks for rung in ladder)])
     named = THE_COMMAND if asked.command else f"`command:` in {recipe.path}"
     if any(when.command for when in base.whens):
         for one in commands_of(base.whens, command, repository, commits):
@@ -211,18 +212,21 @@ def _settings_of(
     gpus = asked.gpus if asked.gpus is not None else resources.gpus
     restart = recipe.restart_settings(rung.steps)
     ranks = max(rung.ranks, base.bad_state.ranks or 1, restart.ranks or 1 if restart else 1)
+    per_node = resources.ranks_per_node
     return replace(
         base.settings,
         setup=recipe.setup.run,
         patterns=tuple(item.to_pattern() for item in recipe.metrics),
         judge=judge,
         timeout_s=asked.timeout or resources.timeout_s or DEFAULT_TIMEOUT_S,
-        cpus=resources.cpus or float(ranks),
+        cpus=resources.cpus or float(local_ranks(ranks, per_node)),
         gpus=gpus or 0.0,
         threads=resources.threads or 1,
         memory=resources.memory or 0,
         custom=resources.custom,
         accelerator=resources.accelerator,
+        ranks_per_node=per_node,
+        nodes=num_nodes(ranks, per_node),
         redirect_from=base.repo,
         exempt_seeds=recipe.exempt_seeds,
         deterministic=asked.deterministic,

@@ -6,7 +6,7 @@ import os
 import posixpath
 import shlex
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -18,7 +18,6 @@ from bisect_train.core.secrets import mask_command
 from bisect_train.recipe import Recipe
 
 THE_COMMAND = "the command behind --"
-_OF_SEVERAL_NODES = ("{nnodes}", "{node_rank}", "{master_addr}", "{master_port}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,43 @@ class Checkouts:
         return f"probes run in checkouts of their own: git add {path}, or link it with `data: link:` in the recipe"
 
 
-def _refuse_several_nodes(command: tuple[str, ...], *, named: str) -> None:
-    for placeholder in _OF_SEVERAL_NODES:
-        if any(placeholder in argument for argument in command):
+def check_spread(recipe: Recipe, commands: Iterable[tuple[str, ...]], ranks: Iterable[int]) -> None:
+    """Raise InputError where ranks cannot be spread over nodes as the recipe asks, or a command does not know of nodes.
+
+    Args:
+        recipe: whose `resources: ranks_per_node` says how many ranks a node takes.
+        commands: that are run; () is none.
+        ranks: numbers of ranks of the probes.
+    """
+    per_node = recipe.resources.ranks_per_node
+    spread = [num for num in ranks if per_node and num > per_node]
+    if not spread:
+        return
+    uneven = next((num for num in spread if num % per_node), 0)
+    if uneven:
+        raise InputError(
+            f"{uneven} ranks at {per_node} per node leave the last node with {uneven % per_node}: each node takes as many",
+            hint=f"take a multiple of {per_node} ranks, or another `resources: ranks_per_node`",
+        )
+    if recipe.restart is not None:
+        raise InputError(
+            f"a run of {spread[0]} ranks at {per_node} per node is not killed and resumed: `restart` works on one node",
+            hint=f"take at most {per_node} ranks",
+        )
+    for command in commands:
+        is_own_launcher = any("{ranks}" in argument or "{local_ranks}" in argument for argument in command)
+        if is_own_launcher and not any("{node_rank}" in argument for argument in command):
             raise InputError(
-                f"{named} has the placeholder {placeholder}, which stands for nothing: all ranks of a probe run on one node",
-                hint="write {ranks} for the number of ranks, {port} for the port, 127.0.0.1 and --nnodes 1 for the rest",
+                f"the command starts its ranks itself and does not say on which node: {spread[0]} ranks at {per_node} per node "
+                f"take {spread[0] // per_node} nodes",
+                hint="with torchrun: --nnodes {nnodes} --node-rank {node_rank} --nproc-per-node {local_ranks} "
+                "--master-addr {master_addr} --master-port {port}; a plain python command needs nothing",
             )
+
+
+def _refuse_master_port(command: tuple[str, ...], *, named: str) -> None:
+    if any("{master_port}" in argument for argument in command):
+        raise InputError(f"{named} has the placeholder {{master_port}}, which stands for nothing", hint="the port is {port}")
 
 
 def check_command(command: tuple[str, ...], checkouts: Checkouts, *, named: str = THE_COMMAND) -> None:
@@ -85,7 +114,7 @@ def check_command(command: tuple[str, ...], checkouts: Checkouts, *, named: str 
         checkouts: what the ends have.
         named: what names the command, for messages.
     """
-    _refuse_several_nodes(command, named=named)
+    _refuse_master_port(command, named=named)
     check_program(command[0], checkouts, named=named)
     script = script_of(command)
     if not script or "{" in script:

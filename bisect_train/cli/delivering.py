@@ -11,6 +11,7 @@ from rich.console import Console
 from bisect_train.cli.asked import Output
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.terminal import SafeConsole
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.core.errors import MachineError
 from bisect_train.report import (
     ReportData,
@@ -62,7 +63,7 @@ def deliver_as_stored(desk: Desk, stored: StoredBisection, console: Console, *, 
     for place in (output.json, output.out and output.out / "report.json"):
         if place:
             write_text(place, json.dumps(answer, indent=2) + "\n")
-    finished = [event for event in desk.store.events(stored.id) if event.kind == "finished"]
+    finished = read_events(desk.store, stored.id, kinds=("finished",))
     return int(finished[-1].data.get("exit_status", 0)) if finished else 0
 
 

@@ -21,6 +21,7 @@ from bisect_train.coordinator import (
     openings,
 )
 from bisect_train.coordinator.descent import NOT_OPENED, unopened_of
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.limits import pass_on_limits
 from bisect_train.coordinator.spending import say_spent
 from bisect_train.core.question import Limits, Question
@@ -50,7 +51,7 @@ def look_into(whole: Whole, *, report_part: Callable[[str], ReportData], may_ask
         report_part: returns the report of a bisection inside a change, given its id.
         may_ask: whether one that was not asked yet is asked now.
     """
-    events = whole.store.events(whole.id)
+    events = read_events(whole.store, whole.id)
     children, unopened = children_of(events), unopened_of(events)
     ids, found = [whole.id], list[DescentPart]()
     for opening in openings(whole.answer, whole.space):

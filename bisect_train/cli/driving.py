@@ -24,6 +24,7 @@ from bisect_train.cli.triaging import look_closer, num_second_looks, second_look
 from bisect_train.coordinator import Coordinator, Ended
 from bisect_train.coordinator.climb import rungs_left
 from bisect_train.coordinator.early import count_early
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.observing import count_rounds, load_state, of_rung, results_that_count
 from bisect_train.core.errors import BisectTrainError, InputError, InterruptedByUser, MachineError
 from bisect_train.core.executor import Executor
@@ -266,7 +267,7 @@ def _report_of(
     descents: tuple[DescentPart, ...],
 ) -> ReportData:
     stored = store.load(bisection_id)
-    probes, events = results_that_count(store, bisection_id), store.events(bisection_id)
+    probes, events = results_that_count(store, bisection_id), read_events(store, bisection_id)
     num_early, saved_steps = count_early(probes, question)
     cost = Cost(
         probes=ended.num_probes + num_key_probes(events) + num_second_looks(events),

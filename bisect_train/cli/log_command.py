@@ -14,6 +14,7 @@ from bisect_train.cli.observation_log import LogSource, write_log
 from bisect_train.cli.reopening import reopen
 from bisect_train.cli.show_command import shown_spec
 from bisect_train.cli.terminal import say
+from bisect_train.coordinator.event_log import problem_of, refuse
 from bisect_train.coordinator.node_events import NODE_SUSPECT
 from bisect_train.coordinator.person import REPLAYED
 from bisect_train.coordinator.retelling import list_entries
@@ -46,8 +47,10 @@ def command(bisection: str, as_json: bool, observations: bool, out: Path | None)
     if out is not None:
         raise InputError("--out is for --observations", hint="`bisect-train log > FILE` keeps the events")
     with open_desk() as desk:
-        for event in desk.store.events(find_stored(desk.store, bisection).id):
-            say(_json_of(event) if as_json else _line_of(event))
+        found = find_stored(desk.store, bisection).id
+        damaged = [(event, problem) for event in desk.store.events(found) if (problem := _print_event(event, as_json=as_json))]
+    if damaged:
+        refuse(*damaged[0], bisection_id=found)
     return 0
 
 
@@ -65,17 +68,27 @@ def _write_observations(bisection: str, out: Path | None) -> int:
     return 0
 
 
-def _json_of(event: StoredEvent) -> str:
+def _print_event(event: StoredEvent, *, as_json: bool) -> str:
+    """Print an event; return why its data cannot be read, "" if it can."""
+    problem = problem_of(event)
+    say(_json_of(event, problem) if as_json else _line_of(event, problem))
+    return problem
+
+
+def _json_of(event: StoredEvent, problem: str) -> str:
     data = event.data
-    if "spec" in data:
+    if isinstance(data.get("spec"), dict):
         data = {**data, "spec": shown_spec(data["spec"])}
-    return json.dumps({"seq": event.seq, "kind": event.kind, "time_s": event.time_s, "data": data})
+    shown = {"seq": event.seq, "kind": event.kind, "time_s": event.time_s, "data": data}
+    return json.dumps({**shown, "problem": problem} if problem else shown)
 
 
-def _line_of(event: StoredEvent) -> str:
+def _line_of(event: StoredEvent, problem: str) -> str:
     clock = datetime.datetime.fromtimestamp(event.time_s).strftime("%H:%M:%S")
+    if problem:
+        return f"{event.seq:5d}  {clock}  {event.kind:<15}  cannot be read: {problem}"
     data = event.data
-    spec = data.get("spec") or data
+    spec = data["spec"] if isinstance(data.get("spec"), dict) else data
     shown = [str(data["key"])] if "key" in data else []
     shown += [f"{name}={spec[name]}" for name in _SHOWN if name in spec]
     shown += [f"{len(data['seqs'])} events taken back"] if event.kind == UNDONE else []

@@ -31,7 +31,7 @@ class Place:
 
     def tell(self, finding: Finding, *, earlier: dict[str, Any] | None) -> dict[str, Any]:
         """See `bisect_train.nightly.outbox.Channel`; where nothing is proved, it says what is worse and names no commit."""
-        known = Receipt(**earlier) if earlier is not None else None
+        known = Receipt.of_json(earlier) if earlier is not None else None
         known = known if known is not None and known.is_told else None
         if not is_to_be_told(finding, with_candidates=self.with_candidates):
             if known is None and self.is_public:

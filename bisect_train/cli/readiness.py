@@ -24,7 +24,7 @@ from bisect_train.coordinator import SingleProbe, run_singles
 from bisect_train.core.errors import BisectTrainError
 from bisect_train.core.executor import Executor
 from bisect_train.core.fingerprint import Fingerprint, RankRecord
-from bisect_train.core.probe import ProbeResult, Rung, RunSettings
+from bisect_train.core.probe import ProbeResult, Rung, RunSettings, local_ranks, num_nodes
 from bisect_train.core.question import Question, Range
 from bisect_train.recipe import Recipe
 from bisect_train.report.triage_case import asked_of
@@ -79,7 +79,9 @@ def check_program(recipe: Path, repo: Path, *, python: str | None, home: Path) -
 def _largest(question: Question, recipe: Recipe) -> RunSettings:
     """Return settings with the resources that the largest rung takes."""
     ranks = max((1, *recipe.shrink.ranks))
-    return replace(question.settings, cpus=max(question.settings.cpus, recipe.resources.cpus or float(ranks)))
+    per_node = recipe.resources.ranks_per_node
+    cpus = recipe.resources.cpus or float(local_ranks(ranks, per_node))
+    return replace(question.settings, cpus=max(question.settings.cpus, cpus), nodes=num_nodes(ranks, per_node))
 
 
 def _look_at(question: Question, recipe: Recipe, space: ChangeSpace, executor: Executor) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from bisect_train.cli.triaging import num_second_looks, second_look_of
 from bisect_train.coordinator.climb import rungs_left
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.early import count_early
+from bisect_train.coordinator.event_log import read_events, refuse_points
 from bisect_train.coordinator.golden import GOLDEN_STALE
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, count_rounds, load_state, results_that_count
@@ -50,6 +51,7 @@ def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
     stored = find_bisection(desk.store, id_or_prefix)
     question = question_in_force(desk.store, stored)
     space = respaced(question, home=desk.home)
+    refuse_points(read_events(desk.store, stored.id), stored.id, len(space.changes))
     state = load_state(desk.store, stored.id, question)
     is_same = (stored.answer or {}).get("status") == "no_regression"
     is_without_runs = is_same and not space.changes and not state.observations
@@ -78,12 +80,12 @@ def report_of(desk: Desk, reopened: Reopened) -> ReportData:
         cached=int(cost_data.get("cached") or 0),
         wall_s=float(cost_data.get("wall_s") or 0.0),
         gpu_s=float(cost_data.get("gpu_s") or 0.0),
-        rounds=int(cost_data.get("rounds") or count_rounds(desk.store.events(reopened.stored.id))),
+        rounds=int(cost_data.get("rounds") or count_rounds(read_events(desk.store, reopened.stored.id))),
         pruned=int(cost_data.get("pruned") or len(reopened.plan.inert)),
         early=int(cost_data.get("early") or num_early),
         saved_steps=int(cost_data.get("saved_steps") or saved_steps),
     )
-    events = desk.store.events(reopened.stored.id)
+    events = read_events(desk.store, reopened.stored.id)
     if not cost_data:
         cost = replace(cost, probes=cost.probes + num_key_probes(events) + num_second_looks(events))
         cost = total_cost(cost, descents)  # a stored answer has counted them
@@ -147,7 +149,7 @@ def _warn_of_packages(question: Question, space: ChangeSpace) -> tuple[str, ...]
 def warnings_of(plan: Plan, question: Question, space: ChangeSpace, store: Store, bisection_id: str) -> tuple[str, ...]:
     """Return what a reader must know about an answer beside the answer."""
     stale = "results of earlier bisections were dropped: the same run shows something else today (data, or the machine)"
-    events = store.events(bisection_id)
+    events = read_events(store, bisection_id)
     is_stale = any(event.kind == REUSE_DISTRUSTED for event in events)
     points = [point_of_text(probe.spec["point"]) for probe in results_that_count(store, bisection_id)] if space.fixups else []
     state = load_state(store, bisection_id, question)

@@ -25,6 +25,7 @@ from bisect_train.cli.expecting import expected_culprit, question_behind
 from bisect_train.cli.marking import find_version
 from bisect_train.cli.planning import refuse_nothing_to_search, title_of
 from bisect_train.cli.reopening import Reopened, reopen, report_of, respaced
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.limits import change_limits, question_in_force
 from bisect_train.coordinator.person import mark_event, steps_to_undo, undo_event
 from bisect_train.core.changes import FilePatch, Point
@@ -139,7 +140,7 @@ class DeskBackend:
     def undo(self, bisection_id: str, last: int) -> int:
         """Take back the newest observations or marks; return how many."""
         with self._store.lock(bisection_id):
-            steps = steps_to_undo(self._store.events(bisection_id))
+            steps = steps_to_undo(read_events(self._store, bisection_id))
             if last > len(steps):
                 raise InputError(f"bisection {bisection_id} has {len(steps)} observations and marks, not {last}")
             self._store.append(bisection_id, UNDONE, undo_event(steps[:last]))

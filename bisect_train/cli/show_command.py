@@ -12,6 +12,7 @@ import rich_click as click
 from bisect_train.cli.asked import Output
 from bisect_train.cli.delivering import make_console, write_text
 from bisect_train.cli.desk import open_desk
+from bisect_train.coordinator.event_log import read_probe
 from bisect_train.core.secrets import mask_text
 from bisect_train.report.probe_view import render_probe
 from bisect_train.report.triage_json import triage_to_json
@@ -35,7 +36,7 @@ def command(probe: str, rank: int, with_log: bool, json_path: Path | None, no_co
       bisect-train show 1f3c --log
     """
     with open_desk() as desk:
-        found = desk.store.find_probe(probe)
+        found = read_probe(desk.store, probe)
     make_console(Output(no_color=no_color)).print(render_probe(found, rank=rank, with_log=with_log))
     write_probe(found, json_path)
     return 0
@@ -43,7 +44,7 @@ def command(probe: str, rank: int, with_log: bool, json_path: Path | None, no_co
 
 def shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
     """Return what is stored of a run for a reader: secrets in its config are hidden."""
-    return {**spec, "config": mask_text(spec["config"])} if spec.get("config") else spec
+    return {**spec, "config": mask_text(str(spec["config"]))} if spec.get("config") else spec
 
 
 def write_probe(probe: StoredProbe, path: Path | None, *, triage: TriagePart | None = None) -> None:

@@ -10,6 +10,7 @@ from bisect_train.cli.desk import open_desk
 from bisect_train.cli.list_command import status_of
 from bisect_train.cli.reopening import reopen
 from bisect_train.coordinator import children_of
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.report.standing import render_standing
 
 
@@ -30,7 +31,7 @@ def command(bisection: str, no_color: bool) -> int:
         console.print(f"bisection {stored.id}  {status_of(stored, desk.store)}", markup=False)
         console.print(stored.title, markup=False)
         console.print(render_standing(reopened.plan, reopened.space, num_probes=len(reopened.state.probes)), markup=False)
-        for child in children_of(desk.store.events(stored.id)).values():
+        for child in children_of(read_events(desk.store, stored.id)).values():
             part = reopen(desk, child)
             console.print(f"\n{part.stored.title}, bisection {child}  {status_of(part.stored, desk.store)}", markup=False)
             console.print(render_standing(part.plan, part.space, num_probes=len(part.state.probes)), markup=False)

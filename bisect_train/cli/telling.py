@@ -12,6 +12,7 @@ from typing import Any
 
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.terminal import SafeConsole
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.core.changes import digest_of
 from bisect_train.core.errors import BisectTrainError, InputError, NotDelivered
 from bisect_train.nightly.finding import Finding, FindingKind, FindingState, FoundChange
@@ -94,7 +95,7 @@ def _tell_place(desk: Desk, finding: Finding, messenger: Messenger, address: str
     finding = replace(finding, revision=_revision_of(known, content, default=finding.revision))
     if here and finding.state is FindingState.OPEN:
         finding = replace(finding, state=FindingState.UPDATED)
-    earlier = Receipt(**here[-1]["receipt"]) if here else None
+    earlier = Receipt.of_json(here[-1]["receipt"]) if here else None
     receipt = messenger.send(compose(finding, mention_authors=telling.mention_authors), earlier=earlier)
     if not receipt.is_told:
         return f"{receipt.how}, {receipt.reason}"
@@ -118,7 +119,7 @@ def _revision_of(known: Sequence[dict[str, Any]], content: str, *, default: int)
 def _told_before(desk: Desk, finding: Finding, *, is_of_several: bool) -> list[dict[str, Any]]:
     """Return what was told of a finding so far, the oldest first; where it is of several bisections, by the newest of them."""
     names = [item.id for item in reversed(desk.store.list()[:NUM_BISECTIONS])] if is_of_several else [finding.bisection]
-    events = [event for name in names for event in desk.store.events(name) if event.kind == TOLD]
+    events = [event for name in names for event in read_events(desk.store, name, kinds=(TOLD,))]
     told = [event.data for event in sorted(events, key=lambda event: event.time_s)]
     return [data for data in told if data["finding"] == finding.id]
 

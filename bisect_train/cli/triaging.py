@@ -8,6 +8,7 @@ from dataclasses import replace
 from bisect_train.changes.space import ChangeSpace
 from bisect_train.cli.profiling import is_profiled, profile_culprit
 from bisect_train.coordinator import SingleProbe, children_of, limits_left, run_singles
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.spending import say_spent
 from bisect_train.core.errors import InputError, InterruptedByUser, MachineError, UnbuildableError
 from bisect_train.core.executor import Executor
@@ -71,7 +72,7 @@ def look_closer(
 
     It is done once, never for a part of a bisection. Where it cannot be run, or the budget is spent, only the reason is noted.
     """
-    if question.part_of or not question.limits.second_look or second_look_of(store.events(bisection_id)) is not None:
+    if question.part_of or not question.limits.second_look or second_look_of(read_events(store, bisection_id)) is not None:
         return
     case = make_case(question, space, plan, probes, bisection=bisection_id)
     if case.answer.status not in ("isolated", "several"):
@@ -118,7 +119,7 @@ def _note(store: Store, bisection_id: str, second: SecondLook, *, num_probes: in
 
 
 def _why_spent(store: Store, bisection_id: str, question: Question) -> str:
-    left = limits_left(store, question, [bisection_id, *children_of(store.events(bisection_id)).values()])
+    left = limits_left(store, question, [bisection_id, *children_of(read_events(store, bisection_id)).values()])
     return say_spent(question.limits, left)
 
 

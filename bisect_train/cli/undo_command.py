@@ -8,6 +8,7 @@ import rich_click as click
 
 from bisect_train.cli.desk import find_bisection, open_desk
 from bisect_train.cli.terminal import say
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.person import steps_to_undo, undo_event
 from bisect_train.core.errors import InputError
 from bisect_train.store.contract import MARKED, UNDONE, StoredEvent
@@ -30,7 +31,7 @@ def command(bisection: str, num: int) -> int:
     with open_desk() as desk:
         stored = find_bisection(desk.store, bisection)
         with desk.store.lock(stored.id):
-            steps = steps_to_undo(desk.store.events(stored.id))
+            steps = steps_to_undo(read_events(desk.store, stored.id))
             if num > len(steps):
                 hint = f"`bisect-train log {stored.id} --observations` lists them"
                 raise InputError(f"bisection {stored.id} has {len(steps)} observations and marks, not {num}", hint=hint)
@@ -49,4 +50,4 @@ def _say_step(step: Sequence[StoredEvent]) -> str:
     numbers = " ".join(f"{name}={spec[name]}" for name in ("seed_idx", "repeat", "attempt"))
     key = f" ({data['key']})" if "key" in data else ""
     more = f" and {len(step) - 1} more that it answers" if len(step) > 1 else ""
-    return f"the run at {spec['point']}, commit {str(spec['commit'])[:12]}, {numbers}{key}{more}"
+    return f"the run at {spec['point']}, commit {str(spec.get('commit', ''))[:12]}, {numbers}{key}{more}"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from bisect_train.coordinator.event_log import read_events
+from bisect_train.coordinator.person import spec_of_event
 from bisect_train.core.question import Question
 from bisect_train.search.terms import Phase, Plan
 from bisect_train.shrink.moves import (
@@ -75,7 +77,7 @@ class Climb:
 
     def __init__(self, question: Question, *, store: Store, bisection_id: str) -> None:
         self._question, self._store, self._id = question, store, bisection_id
-        taken = rungs_taken(store.events(bisection_id))
+        taken = rungs_taken(read_events(store, bisection_id))
         self._last = taken[-1] if taken else {}
         self._is_settled = bool(self._last.get("is_settled")) or not question.ladder
         self._is_trial = bool(self._last.get("is_trial"))
@@ -122,8 +124,8 @@ class Climb:
 
     def take(self, move: Move, plan: Plan) -> Question:
         """Store that another rung is taken, given the plan on the rung that is left; return the question on it."""
-        events = self._store.events(self._id)
-        attempts = [int(event.data.get("spec", event.data).get("attempt", 0)) for event in events]
+        events = read_events(self._store, self._id)
+        attempts = [int(spec["attempt"]) for event in events if (spec := spec_of_event(event)) is not None]
         most = max([self._question.num_earlier_attempts, *attempts])
         data = {
             "idx": move.idx,
@@ -137,7 +139,7 @@ class Climb:
             "sd": distance_of(plan.ends) if move.is_trial else None,
         }
         self._store.append(self._id, RUNG_TAKEN, data)
-        return rung_in_force(self._question, self._store.events(self._id))
+        return rung_in_force(self._question, read_events(self._store, self._id))
 
     def _num_attempts_at(self, idx: int, events: Sequence[StoredEvent]) -> int:
         """Return how many attempts had been made when a rung was first taken."""

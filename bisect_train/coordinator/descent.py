@@ -20,6 +20,7 @@ from bisect_train.changes.packages.tags import revision_of_release
 from bisect_train.changes.repository import Repository
 from bisect_train.changes.space import ChangeSpace, build_space
 from bisect_train.changes.submodules import Bump
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.observing import worked_s
 from bisect_train.coordinator.spending import Spending
 from bisect_train.core.changes import ChangeKind
@@ -305,7 +306,7 @@ def limits_left(store: Store, question: Question, ids: Sequence[str]) -> Limits:
     spending = Spending(question.settings.gpus)
     num_probes, used_s = 0, 0.0
     for name in ids:
-        events = store.events(name)
+        events = read_events(store, name)
         used_s += worked_s(events)
         num_probes += sum(event.kind == PROBE_FINISHED for event in events)
         if limits.gpu_hours is not None:

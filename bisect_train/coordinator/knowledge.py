@@ -13,6 +13,7 @@ from itertools import count
 
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.early import EarlyVerdicts
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.events import CoordinatorEvent, MarkContradicted, ProbeDone, ProbeGone
 from bisect_train.coordinator.golden import GOLDEN_STALE, golden_observations, is_stale
 from bisect_train.coordinator.node_events import Why, suspects_of
@@ -118,14 +119,14 @@ class Knowledge:
         self._checks.update(stored.checks)
         self._marks.update(stored.marks)
         self._durations.extend((request_of_spec(probe.spec).point, probe.result.wall_s) for probe in stored.probes)
-        events = self._store.events(self._id)
+        events = read_events(self._store, self._id)
         kinds = Counter(event.kind for event in events)
         self.tally.num_probes, self.tally.num_reused = kinds[PROBE_FINISHED], kinds[PROBE_REUSED]
         self._trusts_reuse = not kinds[REUSE_DISTRUSTED]
         golden = golden_observations(self._question, self._facts)
         self._golden = [run for run in golden if run in self._observations]
         self._taken_back = taken_back(events)
-        above = self._store.events(self._question.part_of) if self._question.part_of else ()
+        above = read_events(self._store, self._question.part_of) if self._question.part_of else ()
         self._disbelieved = frozenset(node for node, why in suspects_of((*above, *events)).items() if why is Why.WRONG)
         reused = (request_of_spec(event.data["spec"]) for event in events_that_count(events) if self._is_reused(event))
         self._reused.update(reused if self._trusts_reuse else ())

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bisect_train.coordinator.climb import rung_in_force
 from bisect_train.coordinator.descent import children_of
+from bisect_train.coordinator.event_log import read_events, refuse_rungs
 from bisect_train.coordinator.observing import LIMITS_CHANGED, worked_s
 from bisect_train.coordinator.spending import Spending
 from bisect_train.core.amounts import say_time
@@ -17,8 +18,10 @@ from bisect_train.store.contract import PROBE_FINISHED, Store, StoredBisection, 
 
 def question_in_force(store: Store, stored: StoredBisection) -> Question:
     """Return what a bisection asks, with the limits and on the rung that are in force."""
-    events = store.events(stored.id)
-    question = rung_in_force(Question.of_json(stored.question), events)
+    events = read_events(store, stored.id)
+    asked = Question.of_json(stored.question)
+    refuse_rungs(events, stored.id, len(asked.ladder))
+    question = rung_in_force(asked, events)
     return replace(question, limits=limits_in_force(question.limits, events))
 
 
@@ -61,7 +64,7 @@ def change_limits(
             )
     if gpu_hours is not None:
         _refuse_hours(store, ids, question, gpu_hours)
-    used_s = sum(worked_s(store.events(name)) for name in ids)
+    used_s = sum(worked_s(read_events(store, name)) for name in ids)
     if wall_s is not None and wall_s < used_s:
         raise InputError(
             f"--within {say_time(wall_s)} is less than the {say_time(used_s)} that bisection {bisection_id} has taken already",
@@ -85,7 +88,7 @@ def pass_on_limits(store: Store, part: str, left: Limits) -> None:
 
 def _with_parts(store: Store, bisection_id: str) -> list[str]:
     """Return a bisection and all that look inside what it has named."""
-    parts = children_of(store.events(bisection_id)).values()
+    parts = children_of(read_events(store, bisection_id)).values()
     return [bisection_id, *(name for part in parts for name in _with_parts(store, part))]
 
 
@@ -94,7 +97,7 @@ def _refuse_hours(store: Store, ids: Sequence[str], question: Question, gpu_hour
         raise InputError("no probe uses a GPU, so --budget-gpu-hours limits nothing", hint="use --max-probes")
     spending = Spending(question.settings.gpus)
     for name in ids:
-        spending.load(store.events(name), store.results(name))
+        spending.load(read_events(store, name), store.results(name))
     if gpu_hours < spending.hours:
         raise InputError(
             f"--budget-gpu-hours {gpu_hours:g} is less than the {spending.hours:.3g} that are used already",

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.knowledge import Knowledge
 from bisect_train.coordinator.node_events import NODE_SUSPECT, NODES_DISAGREE, NODES_SEEN, Why, suspects_of
 from bisect_train.coordinator.observing import request_of
@@ -123,8 +124,8 @@ class NodeWatch:
 
     def load(self) -> None:
         """Take over what is stored: of this bisection, and whom the one that it is a part of does not believe."""
-        events = self._store.events(self._id)
-        above = self._store.events(self._question.part_of) if self._question.part_of else ()
+        events = read_events(self._store, self._id)
+        above = read_events(self._store, self._question.part_of) if self._question.part_of else ()
         self._suspects = suspects_of((*above, *events))
         if not any(event.kind == NODES_SEEN for event in events):
             return
@@ -311,7 +312,7 @@ class NodeWatch:
         return blamed
 
     def _suspect(self, node: str, why: Why, reason: str) -> None:
-        events = self._store.events(self._id)
+        events = read_events(self._store, self._id)
         keys = {probe.key for probe in self._store.results(self._id) if probe.result.node == node}
         steps = [step for step in steps_to_undo(events) if why is Why.WRONG and _is_said_by(step, keys)]
         self._store.append(self._id, NODE_SUSPECT, {"node": node, "why": why.value, "reason": reason, **undo_event(steps)})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bisect_train.changes.space import ChangeSpace
+from bisect_train.coordinator.event_log import read_events, read_results
 from bisect_train.coordinator.golden import golden_that_count
 from bisect_train.coordinator.node_events import disagreement_of
 from bisect_train.coordinator.person import (
@@ -186,7 +187,7 @@ def load_state(store: Store, bisection_id: str, question: Question, *, facts: Ma
     Args:
         facts: of the machine that goes on with it; None takes those of the newest result.
     """
-    every = store.events(bisection_id)
+    every = read_events(store, bisection_id)
     events = events_that_count(every)
     believed = _results_not_taken_back(store, bisection_id)
     probes = tuple(probe for probe in believed if not _is_check(probe.spec))
@@ -245,8 +246,8 @@ def results_that_count(store: Store, bisection_id: str) -> tuple[StoredProbe, ..
 
 
 def _results_not_taken_back(store: Store, bisection_id: str) -> tuple[StoredProbe, ...]:
-    keys = taken_back(store.events(bisection_id)).keys
-    return tuple(probe for probe in store.results(bisection_id) if probe.key not in keys)
+    keys = taken_back(read_events(store, bisection_id)).keys
+    return tuple(probe for probe in read_results(store, bisection_id) if probe.key not in keys)
 
 
 def _is_check(spec: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.observing import StoredState, load_state, observe, observe_lost, request_of
 from bisect_train.coordinator.person import (
     GIVEN_UP,
@@ -78,7 +79,7 @@ def list_entries(store: Store, bisection_id: str, question: Question) -> tuple[E
     state = load_state(store, bisection_id, question)
     results = {probe.key: probe.result for probe in state.probes}
     requests = {request_of(run) for run in state.observations}
-    events = events_that_count(store.events(bisection_id))
+    events = events_that_count(read_events(store, bisection_id))
     foreign = {str(event.data["key"]) for event in events if is_foreign(event)}
     entries = []
     for event in events:

@@ -6,6 +6,7 @@ so it is for good where the two differ: then the program does not repeat itself,
 
 from __future__ import annotations
 
+from bisect_train.coordinator.event_log import read_events
 from bisect_train.coordinator.observing import is_comparable
 from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec, Rung
 from bisect_train.core.question import Question
@@ -36,7 +37,7 @@ class Warmth:
         self._facts = facts
         self._fresh: dict[Twin, Shown] = {}
         whole = [bisection_id, *([question.part_of] if question.part_of else [])]  # what it is a part of proved it for both
-        events = [event.data for name in whole for event in store.events(name) if event.kind == WARM_START]
+        events = [event.data for name in whole for event in read_events(store, name) if event.kind == WARM_START]
         told = [data["is_proven"] for data in events if is_comparable(data, facts)]
         self._is_off = not question.settings.warm or not all(told)
         self._is_proven = bool(told)

@@ -68,10 +68,17 @@ class MachineError(BisectTrainError):
     """The machine cannot do what is needed; says what to do about it."""
 
 
-def damaged(what: str, error: BaseException) -> MachineError:
-    """Return the error for stored data that cannot be read, such as `the question of this bisection`."""
-    said = f"{type(error).__name__}: {error}"[:200]
-    return MachineError(f"{what} cannot be read ({said})", hint="the store is damaged, or a newer version wrote it")
+def damaged(what: str, error: BaseException | str, *, then: str = "") -> MachineError:
+    """Return the error for stored data that cannot be read.
+
+    Args:
+        what: such as `the question of this bisection`.
+        error: what came of reading it, or what is wrong in words.
+        then: the next command, or "".
+    """
+    said = (error if isinstance(error, str) else f"{type(error).__name__}: {error}")[:200]
+    hint = "the store is damaged, or a newer version wrote it"
+    return MachineError(f"{what} cannot be read ({said})", hint=f"{hint}; {then}" if then else hint)
 
 
 class NotDelivered(MachineError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from bisect_train.core.changes import DataLink, Variant, digest_of
@@ -119,7 +120,7 @@ class RunSettings:
         patterns: metrics read from the log, or from files that the program writes.
         judge: judging command, run in the checkout after the program, or ().
         timeout_s: time limit of the program, seconds.
-        cpus, gpus: resources of one probe.
+        cpus, gpus: resources of one probe, or of its share of one node where its ranks are spread over several.
         threads: OMP/torch threads of each rank.
         redirect_from: the user's repository; editable installs that point into it are redirected to the checkout.
         exempt_seeds: seeds that are never shifted.
@@ -141,6 +142,8 @@ class RunSettings:
         memory: of a node that one probe takes, bytes; 0 asks for none. It says where a probe runs, and limits nothing.
         custom: (name, amount) of a cluster's own resources that one probe takes.
         accelerator: the kind on which it must run, as Ray calls it; "" for any.
+        ranks_per_node: ranks of a probe that run on one node at most; more are spread evenly over several. 0 for all on one.
+        nodes: that a probe with the question's ranks takes.
     """
 
     python: str
@@ -172,6 +175,8 @@ class RunSettings:
     memory: int = 0
     custom: tuple[tuple[str, float], ...] = ()
     accelerator: str = ""
+    ranks_per_node: int = 0
+    nodes: int = 1
 
     @property
     def measure_digest(self) -> str:
@@ -183,7 +188,19 @@ class RunSettings:
         stand_ins: list[object] = [["stand-ins", self.stubs, self.shims]] if self.stubs or self.shims else []
         if self.step_function:
             stand_ins.append(["step function", self.step_function])
+        if self.ranks_per_node:
+            stand_ins.append(["ranks per node", self.ranks_per_node])
         return digest_of([*asked, *closer, *stand_ins] if any(closer) or stand_ins else asked)
+
+
+def local_ranks(ranks: int, ranks_per_node: int) -> int:
+    """Return how many ranks of a probe run on each of its nodes; 0 ranks per node puts all on one."""
+    return min(ranks, ranks_per_node) if ranks_per_node else ranks
+
+
+def num_nodes(ranks: int, ranks_per_node: int) -> int:
+    """Return how many nodes a probe takes."""
+    return -(-ranks // local_ranks(ranks, ranks_per_node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +302,11 @@ class ProbeJob:
     seeds_ahead: tuple[int, ...] = ()
     avoid: tuple[str, ...] = ()
 
+    @property
+    def nodes(self) -> int:
+        """How many nodes it takes."""
+        return num_nodes(self.spec.ranks, self.settings.ranks_per_node)
+
     def with_own_settings(self) -> ProbeJob:
         """Return the job with settings that have the interpreter, the data and the patterns of its variant."""
         variant = self.spec.variant
@@ -303,6 +325,19 @@ class ProbeJob:
         return replace(self, settings=settings)
 
 
+_BETWEEN_NODES = " + "
+
+
+def join_nodes(names: Iterable[str]) -> str:
+    """Return the name of the nodes that one probe ran on together."""
+    return _BETWEEN_NODES.join(names)
+
+
+def split_nodes(name: str) -> list[str]:
+    """Return the names that `join_nodes` put together."""
+    return name.split(_BETWEEN_NODES)
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
     """What came back from a worker.
@@ -314,7 +349,7 @@ class ProbeResult:
         log_tail: last 16,000 characters of the program's output.
         stacks: (name, text) of dumped stacks.
         warnings: things that a reader of the report should know.
-        node: where it ran.
+        node: where it ran; of several nodes all names, see `join_nodes`.
         kept: folder on that node where its checkout and output stay, or "".
         is_warm: whether the program was forked from a process that had imported torch.
     """

@@ -9,7 +9,15 @@ from typing import Any
 from bisect_train.core.changes import DataLink, FilePatch
 from bisect_train.core.errors import MISSHAPEN, damaged
 from bisect_train.core.golden import Golden
-from bisect_train.core.probe import EnvironmentSettings, MetricPattern, RestartSettings, Rung, RunSettings
+from bisect_train.core.probe import (
+    EnvironmentSettings,
+    MetricPattern,
+    RestartSettings,
+    Rung,
+    RunSettings,
+    local_ranks,
+    num_nodes,
+)
 from bisect_train.core.verdict import Criterion
 from bisect_train.core.when import When
 
@@ -290,7 +298,10 @@ class Question:
         command = _with_overrides(self.command, self.rung.overrides, rung.overrides)
         settings = self.settings
         if self.cpus_follow_ranks:
-            settings = replace(settings, cpus=max(1.0, settings.cpus + rung.ranks - self.rung.ranks))
+            more = local_ranks(rung.ranks, settings.ranks_per_node) - local_ranks(self.rung.ranks, settings.ranks_per_node)
+            settings = replace(settings, cpus=max(1.0, settings.cpus + more))
+        ranks = max(rung.ranks, self.bad_state.ranks or 1)
+        settings = replace(settings, nodes=num_nodes(ranks, settings.ranks_per_node))
         return replace(self, rung=rung, command=command, settings=settings)
 
     def to_json(self) -> dict[str, Any]:

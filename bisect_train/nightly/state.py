@@ -131,15 +131,19 @@ def read_state(events: Iterable[StoredEvent]) -> WatchState:
     """Return what the events of a watch say. Raises MachineError: one of them is none that a watch has written."""
     state = WatchState()
     for event in events:
-        try:
-            state = fold(state, event)
-        except MISSHAPEN as error:
-            raise damaged(f"event {event.seq} of a nightly history", error) from error
+        state = fold(state, event)
     return state
 
 
 def fold(state: WatchState, event: StoredEvent) -> WatchState:
-    """Return the state after one more event."""
+    """Return the state after one more event. Raises MachineError: it is none that a watch has written."""
+    try:
+        return _folded(state, event)
+    except MISSHAPEN as error:
+        raise damaged(f"event {event.seq} ({event.kind}) of a nightly history", error) from error
+
+
+def _folded(state: WatchState, event: StoredEvent) -> WatchState:
     data = event.data
     match event.kind:
         case "begun":
@@ -167,7 +171,22 @@ def fold(state: WatchState, event: StoredEvent) -> WatchState:
             return replace(state, since_night=state.nights[-1].number)
         case "ended":
             return _with_night(state, exit_status=data["exit_status"], summary=data["summary"])
+        case "channel":  # this one and the next are for the outbox, which takes them as they are
+            _require_texts(data, "to", "name")
+        case "told":
+            _require_texts(data, "to", "key", "finding")
+            _require(isinstance(data["receipt"], dict), "'receipt' is no object")
     return state
+
+
+def _require_texts(data: dict[str, Any], *names: str) -> None:
+    for name in names:
+        _require(isinstance(data[name], str), f"{name!r} is no text")
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise TypeError(otherwise)
 
 
 def _with_night(state: WatchState, **changed: Any) -> WatchState:

@@ -38,6 +38,7 @@ from bisect_train.recipe.values import (
 from bisect_train.recipe.wire import DataWire, MetricWire, RecipeWire, WhenWire, known_keys
 
 PLACEHOLDERS = ("config", "overrides", "seed", "steps", "ranks", "port", "out")
+NODE_PLACEHOLDERS = ("local_ranks", "nnodes", "node_rank", "master_addr")
 
 Place = tuple[str | int, ...]
 
@@ -266,7 +267,7 @@ def _check_block(where: str, block: WhenWire, wire: RecipeWire) -> None:
 def _check_placeholders(where: str, argument: str, more: tuple[str, ...] = ()) -> None:
     """Raise if an argument holds a misspelt placeholder; other braces (JSON, a program's own) are left alone."""
     for name in re.findall(r"\{(\w+)\}", argument):
-        names = (*PLACEHOLDERS, *more)
+        names = (*PLACEHOLDERS, *NODE_PLACEHOLDERS, *more)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
         if name not in names and near:
             known = " ".join(f"{{{item}}}" for item in names)
@@ -303,6 +304,7 @@ def _recipe_of(path: Path, wire: RecipeWire, lines: dict[Place, int]) -> Recipe:
             resources.memory,
             tuple(resources.custom.items()),
             resources.accelerator or "",
+            resources.ranks_per_node or 0,
         ),
         environment=EnvironmentRecipe(
             environment.mode or "",

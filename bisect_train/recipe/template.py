@@ -231,6 +231,8 @@ _TAIL_LINES = (
     "resources: {cpus: 1, gpus: 0, timeout_s: 600}",
     "# On a cluster also what places a probe: memory, the cluster's own resources, the kind of accelerator.",
     "# resources: {cpus: 8, gpus: 1, memory: 64GB, accelerator: H100, custom: {fast_disk: 1}}",
+    "# More ranks than one node has: each node takes that many, with cpus, gpus and memory of one node (docs/cluster.md).",
+    "# resources: {ranks_per_node: 8, cpus: 64, gpus: 8}",
     "",
     "# Modules that may be missing, such as loggers: an inert stand-in takes their place.",
     "# stubs: [wandb]",

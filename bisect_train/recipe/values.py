@@ -102,7 +102,8 @@ class MetricRecipe:
 class ResourcesRecipe:
     """Resources of one probe; None takes the default. `timeout_s` in seconds, `threads` per rank, `memory` in bytes.
 
-    `custom`, (name, amount), and `accelerator` are a cluster's own words, see `core.probe.RunSettings`.
+    `custom`, (name, amount), and `accelerator` are a cluster's own words, see `core.probe.RunSettings`. With `ranks_per_node`
+    all of them are those of one node.
     """
 
     cpus: float | None = None
@@ -112,6 +113,7 @@ class ResourcesRecipe:
     memory: int | None = None
     custom: tuple[tuple[str, float], ...] = ()
     accelerator: str = ""
+    ranks_per_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,6 +306,7 @@ class ResourcesWire(WireModel):
         Annotated[float, Field(gt=0), AfterValidator(_whole_above_one)],
     ] = {}
     accelerator: Annotated[str, Field(min_length=1)] | None = None
+    ranks_per_node: Positive | None = None
 
 
 class EnvironmentWire(WireModel):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
+from bisect_train.coordinator.event_log import readable_events
 from bisect_train.core.errors import InputError
 from bisect_train.report.parts import ReportData
 from bisect_train.service.auth import Caller
@@ -80,7 +81,7 @@ class ServicePages:
             return None
         points = {
             event.data["key"]: str(event.data.get("point", ""))
-            for event in self.store.events(bisection_id)
+            for event in readable_events(self.store, bisection_id)
             if event.kind == "probe_started"
         }
         return [

@@ -47,10 +47,11 @@ def event_view(event: StoredEvent) -> dict[str, Any]:
         data["spec"] = {key: value for key, value in data["spec"].items() if key != "config"}
     data.pop("config", None)
     if event.kind == "finished":
-        answer = data.pop("answer", None) or {}
-        data |= {name: answer.get(name) for name in ("status", "summary")}
+        answer = data.pop("answer", None)
+        data |= {name: answer.get(name) if isinstance(answer, dict) else None for name in ("status", "summary")}
     shown = clean_json(redact(data, ""))
-    return {"seq": event.seq, "kind": event.kind, "time_s": event.time_s, "data": shown}
+    problem = {"problem": event.problem} if event.problem else {}
+    return {"seq": event.seq, "kind": event.kind, "time_s": event.time_s, "data": shown, **problem}
 
 
 def question_view(question: Question, settings: Settings) -> dict[str, Any]:

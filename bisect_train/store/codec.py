@@ -25,7 +25,7 @@ def of_text(text: str) -> dict[str, Any]:
     """Return the value that `to_text` wrote. Raises MachineError: it did not write this."""
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise damaged("a stored value", error) from None
     if not isinstance(value, dict):
         raise damaged("a stored value", ValueError(f"not a JSON object: {text[:40]!r}"))

@@ -68,12 +68,21 @@ class StoredBisection:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """Something that happened in a bisection: number from 1, what, when (seconds since the epoch), details."""
+    """Something that happened in a bisection.
+
+    Attributes:
+        seq: number from 1.
+        kind: what.
+        time_s: when, seconds since the epoch.
+        data: details, as they were stored; {} where there is a problem.
+        problem: why the details cannot be read, "" if they can.
+    """
 
     seq: int
     kind: str
     time_s: float
     data: dict[str, Any]
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +155,7 @@ class Store(Protocol):
         """Append one event in one transaction and return its number."""
 
     def events(self, bisection_id: str, *, after: int = 0, limit: int | None = None) -> tuple[StoredEvent, ...]:
-        """Return the events numbered above `after`, in order; at most `limit`."""
+        """Return the events numbered above `after`, in order; at most `limit`. One that is torn says so in its `problem`."""
 
     def save_result(self, bisection_id: str, key: str, result: ProbeResult, *, spec: dict[str, Any]) -> None:
         """Store a probe's result and the event "probe_finished" {key, spec} in one transaction.
@@ -203,7 +212,7 @@ def status_of(events: Sequence[StoredEvent]) -> tuple[str, dict[str, Any] | None
     for event in reversed(events):
         if event.kind in LIFECYCLE:
             answer = event.data.get("answer") if event.kind == "finished" else None
-            return LIFECYCLE[event.kind], answer
+            return LIFECYCLE[event.kind], answer if isinstance(answer, dict) else None
     return "created", None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
 
-from bisect_train.core.errors import damaged
+from bisect_train.core.errors import MachineError, damaged
 from bisect_train.store import codec
 from bisect_train.store.contract import (
     LIFECYCLE,
@@ -27,6 +27,7 @@ from bisect_train.store.contract import (
 from bisect_train.store.tables import bisections, counters, events, probes, spent, updates
 
 _UPDATES = "updates"
+_LAST_S = 2.5e11  # in the year 9892: no calendar goes much further
 
 
 def check_known(connection: Connection, bisection_id: str) -> None:
@@ -148,7 +149,7 @@ def newest_first() -> Select[Any]:
 
 def bisection_of(row: Any) -> StoredBisection:
     """Return a row of `newest_first`."""
-    last = [StoredEvent(1, row.last_kind, 0.0, codec.of_text(row.last_data))] if row.last_kind else []
+    last = [_event_of(1, row.last_kind, 0.0, row.last_data)] if row.last_kind else []
     status, answer = status_of(last)
     return StoredBisection(row.id, row.created_s, codec.of_text(row.question), row.title, status, answer)
 
@@ -160,12 +161,23 @@ def bisections_of(rows: Iterable[Any]) -> tuple[StoredBisection, ...]:
 
 def event_of(row: Row[Any]) -> StoredEvent:
     """Return a row of `events`."""
-    return StoredEvent(row.seq, row.kind, row.time_s, codec.of_text(row.data))
+    return _event_of(row.seq, row.kind, row.time_s, row.data)
+
+
+def _event_of(seq: int, kind: str, time_s: object, text: str) -> StoredEvent:
+    """Return an event; what is torn in it, or of another type than its column, does not keep the others from being read."""
+    if not isinstance(time_s, (int, float)) or not 0 <= time_s < _LAST_S:
+        return StoredEvent(seq, str(kind), 0.0, {}, problem=f"its time is {repr(time_s)[:40]}, not seconds since 1970")
+    try:
+        return StoredEvent(seq, str(kind), time_s, codec.of_text(text))
+    except MachineError:
+        return StoredEvent(seq, str(kind), time_s, {}, problem="its data is torn: it must be a JSON object")
 
 
 def probe_of(row: Any) -> StoredProbe:
     """Return a row of `first_results` or `counted_results`."""
-    spec = codec.of_text(row.data).get("spec")
+    told = _event_of(0, PROBE_FINISHED, row.time_s, row.data)
+    spec = told.data.get("spec")
     if not isinstance(spec, dict):
-        raise damaged("a stored probe", LookupError("spec"))
+        raise damaged(f"probe {row.key} of bisection {row.bisection_id}", told.problem or "its event has no spec")
     return StoredProbe(row.key, row.bisection_id, spec, codec.unpack_result(row.result), row.time_s)

@@ -6,9 +6,11 @@ where it is lost, GitHub is searched for the message, and other places are told 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from bisect_train.core.errors import damaged
 from bisect_train.telling.message import Message
 
 
@@ -32,8 +34,16 @@ class Receipt:
         return self.how != LEFT_OUT
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dict that `Receipt(**data)` takes."""
+        """Return a JSON-able dict."""
         return asdict(self)
+
+    @staticmethod
+    def of_json(data: Mapping[str, Any]) -> Receipt:
+        """Return what `to_json` wrote, in this version or a newer one. Raises MachineError: it did not write this."""
+        given = [data.get(name, default) for name, default in (("how", None), ("place", ""), ("reason", ""))]
+        if not all(isinstance(item, str) for item in given):
+            raise damaged("a stored receipt", "`how`, `place` and `reason` must be texts")
+        return Receipt(*given)
 
 
 LEFT_OUT = "left out"

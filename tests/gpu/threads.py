@@ -11,7 +11,8 @@ from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
 from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
 from bisect_train_workers.node import NodeHome
 from bisect_train_workers.node_facts import find_node_facts
-from bisect_train_workers.probe_task import NodeTrouble, TaskContext, run_probe
+from bisect_train_workers.probe_task import NodeTrouble, run_probe
+from bisect_train_workers.workplaces import TaskContext
 
 
 class ThreadExecutor:

@@ -62,7 +62,7 @@ from tests.support.git_repos import UserRepo, git, question_of
             "'nosuch.py' is not tracked by git",
         ),
         (("run", "--good", "old", "--", "nosuchprogram", "train.py"), "command not found: 'nosuchprogram'"),
-        (("run", "--good", "old", "--", "torchrun", "--nnodes={nnodes}", "train.py"), "{nnodes}, which stands for nothing"),
+        (("run", "--good", "old", "--", "torchrun", "--master-port={master_port}", "t.py"), "{master_port}, which stands for"),
         (("run", "--good", "old", "--", "./nosuch.sh"), "command not found: './nosuch.sh'"),
         (("run", "--good", "old", "--", "python", "nosuch.py"), "no such script: 'nosuch.py' is not tracked at either end"),
         (("run", "--good", "old", "--", "python", "-u", "-X", "dev", "a/b.py"), "no such script: 'a/b.py'"),

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 from bisect_train_workers.node import NodeHome
-from bisect_train_workers.probe_task import TaskContext, run_probe
+from bisect_train_workers.probe_task import run_probe
 from bisect_train_workers.program import Coordinator
+from bisect_train_workers.workplaces import TaskContext
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ from bisect_train.core.executor import ExecutorEvent, ProbeFinished
 from bisect_train.core.fingerprint import Fingerprint
 from bisect_train.core.probe import Pack, ProbeJob, ProbeResult, ProbeSpec, Rung, RunSettings
 from bisect_train_workers.node import NodeHome
-from bisect_train_workers.probe_task import NodeTrouble, TaskContext, run_probe
+from bisect_train_workers.probe_task import NodeTrouble, run_probe
+from bisect_train_workers.workplaces import TaskContext
 
 FAKE_RECORDER = Path(__file__).resolve().parent / "fake_recorder"
 TEN_STEPS = "import fake_training\nfor idx in range(10):\n    fake_training.step(1.0 / (idx + 1))\n    print('step', idx)\n"

@@ -13,15 +13,16 @@ from bisect_train_workers.cluster import (
     ClusterNode,
     NodeClass,
     choose_class,
-    choose_node,
+    choose_nodes,
     label_of,
+    name_gangs,
     name_nodes,
     of_class,
     read_nodes,
     say_left_out,
 )
 from bisect_train_workers.cluster_scaling import is_scaled
-from bisect_train_workers.placement import count_slots, left_of, require_room, task_options, wanted_of
+from bisect_train_workers.placement import count_gangs, count_slots, left_of, require_room, task_options, wanted_of
 from tests.support.probes import make_settings
 
 OLD, NEW, PATCHED = NodeClass("old CPU", "python a"), NodeClass("new CPU", "python a"), NodeClass("old CPU", "python b")
@@ -196,46 +197,90 @@ def test_cluster_with_kinds_of_its_own_starts_nodes_by_itself(kinds: list[str], 
 # ---- the node of a probe ------------------------------------------------------------------------------------------
 
 
-def name_of(found: ClusterNode | None) -> str:
-    return found.name if found else ""
+def name_of(found: tuple[ClusterNode, ...]) -> str:
+    return " ".join(item.name for item in found)
 
 
 def test_probe_goes_to_the_emptiest_node_then_to_the_one_that_ran_fewest_then_by_name() -> None:
     nodes = [node("a", 4.0), node("b", 2.0), node("c", 2.0)]
-    assert name_of(choose_node(nodes, ONE_CPU, {"id-a": [ONE_CPU] * 2})) == "b"
-    assert name_of(choose_node(nodes, ONE_CPU, {"id-a": [ONE_CPU] * 2}, num_run={"id-b": 3})) == "c"
-    assert name_of(choose_node(nodes, ONE_CPU, {"id-a": [ONE_CPU], "id-b": [ONE_CPU], "id-c": [ONE_CPU]})) == "a"
-    assert choose_node(nodes, ONE_CPU, {"id-a": [ONE_CPU] * 4, "id-b": [ONE_CPU] * 2, "id-c": [{"CPU": 1.5}]}) is None
-    assert choose_node([], ONE_CPU, {}) is None
+    assert name_of(choose_nodes(nodes, ONE_CPU, {"id-a": [ONE_CPU] * 2})) == "b"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {"id-a": [ONE_CPU] * 2}, num_run={"id-b": 3})) == "c"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {"id-a": [ONE_CPU], "id-b": [ONE_CPU], "id-c": [ONE_CPU]})) == "a"
+    assert choose_nodes(nodes, ONE_CPU, {"id-a": [ONE_CPU] * 4, "id-b": [ONE_CPU] * 2, "id-c": [{"CPU": 1.5}]}) == ()
+    assert choose_nodes([], ONE_CPU, {}) == ()
 
 
 def test_avoided_node_is_taken_only_where_there_is_no_other() -> None:
     nodes = [node("a"), node("b")]
-    assert name_of(choose_node(nodes, ONE_CPU, {}, avoid=["a"])) == "b"
-    assert choose_node(nodes, ONE_CPU, {"id-b": [ONE_CPU]}, avoid=["a"]) is None  # b is full: it waits for b
-    assert name_of(choose_node(nodes, ONE_CPU, {}, avoid=["a", "b"])) == "a"
-    assert name_of(choose_node(nodes[:1], ONE_CPU, {}, avoid=["a"])) == "a"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, avoid=["a"])) == "b"
+    assert choose_nodes(nodes, ONE_CPU, {"id-b": [ONE_CPU]}, avoid=["a"]) == ()  # b is full: it waits for b
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, avoid=["a", "b"])) == "a"
+    assert name_of(choose_nodes(nodes[:1], ONE_CPU, {}, avoid=["a"])) == "a"
     small = [node("a", 4.0), node("b", 1.0)]
-    assert name_of(choose_node(small, {"CPU": 2.0}, {}, avoid=["a"])) == "a"  # b can never hold it
+    assert name_of(choose_nodes(small, {"CPU": 2.0}, {}, avoid=["a"])) == "a"  # b can never hold it
 
 
 def test_node_that_others_use_comes_last() -> None:
     nodes = [node("a", 2.0), node("b", 2.0)]
-    assert name_of(choose_node(nodes, ONE_CPU, {"id-b": [ONE_CPU]}, busy=["id-a"])) == "b"
-    assert name_of(choose_node(nodes, ONE_CPU, {"id-b": [ONE_CPU] * 2}, busy=["id-a"])) == "a"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {"id-b": [ONE_CPU]}, busy=["id-a"])) == "b"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {"id-b": [ONE_CPU] * 2}, busy=["id-a"])) == "a"
+
+
+def test_probe_of_several_nodes_takes_different_ones_or_waits() -> None:
+    nodes = [node("a", 4.0), node("b", 2.0), node("c", 2.0)]
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, at_once=2)) == "a b"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {"id-a": [ONE_CPU] * 2}, at_once=3)) == "b c a"
+    assert choose_nodes(nodes, ONE_CPU, {"id-b": [ONE_CPU] * 2}, at_once=3) == ()
+    assert choose_nodes(nodes, ONE_CPU, {}, at_once=4) == ()
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, at_once=2, avoid=["a"])) == "b c"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, at_once=2, avoid=["a", "b"])) == "c a"  # one new node at least
+    assert choose_nodes(nodes, ONE_CPU, {"id-c": [ONE_CPU] * 2}, at_once=2, avoid=["a"]) == ()  # it waits for c
+
+
+@given(st.lists(st.integers(0, 4), max_size=5), st.integers(1, 4))
+def test_gangs_that_fit_are_those_that_can_be_placed_one_after_the_other(slots: list[int], at_once: int) -> None:
+    nodes = [node(str(idx), float(num)) for idx, num in enumerate(slots) if num]
+    taken: dict[str, list[dict[str, float]]] = {}
+    num = 0
+    while found := choose_by_room(nodes, taken, at_once):
+        num += 1
+        for item in found:
+            taken.setdefault(item.id, []).append(dict(ONE_CPU))
+    assert count_gangs(slots, at_once) == num
+
+
+def choose_by_room(nodes: list[ClusterNode], taken: dict[str, list[dict[str, float]]], at_once: int) -> list[ClusterNode]:
+    """Return the nodes with most room left: taking these first places as many gangs as can be."""
+    room = {item.id: item.has["CPU"] - len(taken.get(item.id, ())) for item in nodes}
+    best = sorted((item for item in nodes if room[item.id] >= 1), key=lambda item: -room[item.id])[:at_once]
+    return best if len(best) == at_once else []
+
+
+def test_class_with_room_for_most_gangs_is_chosen() -> None:
+    nodes = [node("a", 8.0), node("b", 1.0), node("c", 1.0), node("d", 1.0)]
+    classes = {"id-a": NodeClass("big", "py"), **dict.fromkeys(("id-b", "id-c", "id-d"), NodeClass("small", "py"))}
+    assert choose_class(nodes, classes, ONE_CPU) == NodeClass("big", "py")
+    assert choose_class(nodes, classes, ONE_CPU, at_once=2) == NodeClass("small", "py")
+    assert choose_class(nodes, classes, ONE_CPU, at_once=4) is None
+    assert name_gangs(["a", "b", "c"], 1) == ("a", "b", "c")
+    assert name_gangs(["a", "b", "c"], 2) == ("a + b",)
 
 
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
-    st.lists(st.tuples(st.sampled_from([0.5, 1.0, 2.0, 4.0]), st.sets(st.integers(0, 3), max_size=4)), max_size=12),
+    st.lists(
+        st.tuples(st.sampled_from([0.5, 1.0, 2.0, 4.0]), st.sets(st.integers(0, 3), max_size=4), st.integers(1, 3)), max_size=12
+    ),
 )
-def test_placed_probes_never_take_more_than_a_node_has(cpus: list[int], probes: list[tuple[float, set[int]]]) -> None:
+def test_placed_probes_never_take_more_than_a_node_has(cpus: list[int], probes: list[tuple[float, set[int], int]]) -> None:
     nodes = [node(str(idx), float(num)) for idx, num in enumerate(cpus)]
     taken: dict[str, list[dict[str, float]]] = {}
-    for amount, avoided in probes:
+    for amount, avoided, at_once in probes:
         wanted, avoid = {"CPU": amount}, [str(idx) for idx in avoided]
-        found = choose_node(nodes, wanted, taken, avoid=avoid)
-        if found is not None:
-            assert found.name not in avoid or all(item.name in avoid or item.has["CPU"] < amount for item in nodes)
-            taken.setdefault(found.id, []).append(wanted)
+        found = choose_nodes(nodes, wanted, taken, avoid=avoid, at_once=at_once)
+        assert len({item.id for item in found}) in (0, at_once)
+        others = [item for item in nodes if item.name not in avoid and item.has["CPU"] >= amount]
+        assert len(others) < at_once or not any(item.name in avoid for item in found)
+        for item in found:
+            taken.setdefault(item.id, []).append(wanted)
     assert all(left_of(item.has, taken.get(item.id, ()))["CPU"] >= 0 for item in nodes)

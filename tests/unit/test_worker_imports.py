@@ -13,8 +13,8 @@ import ray
 
 import bisect_train.core
 import bisect_train_workers
+from bisect_train_workers.ray_node import CARRIED_FOLDER
 from bisect_train_workers.ray_session import CARRIED, copy_code
-from bisect_train_workers.ray_task import CARRIED_FOLDER
 
 WORKERS = Path(bisect_train_workers.__file__ or "").parent
 CORE = Path(bisect_train.core.__file__ or "").parent

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bisect_train_workers.placement import Resources, count_slots, left_of
+from bisect_train.core.probe import join_nodes
+from bisect_train_workers.placement import Resources, count_gangs, count_slots, left_of
 
 _ID_LETTERS = 6
 _NAMED = 5
@@ -82,22 +83,31 @@ def name_nodes(labels: Mapping[str, str], names: Mapping[str, str]) -> dict[str,
     return found
 
 
-def choose_class(nodes: Iterable[ClusterNode], classes: Mapping[str, NodeClass], wanted: Resources) -> NodeClass | None:
+def choose_class(
+    nodes: Iterable[ClusterNode], classes: Mapping[str, NodeClass], wanted: Resources, *, at_once: int = 1
+) -> NodeClass | None:
     """Return the class whose nodes hold most probes, of several that hold as many that of the first node by name.
 
     Args:
         nodes: that live.
         classes: by a node's id; those that have none yet do not count.
-        wanted: resources of one probe.
+        wanted: resources of one probe on one node.
+        at_once: nodes that one probe takes.
     Returns:
-        None where no node of a known class has room.
+        None where the nodes of no known class have room.
     """
-    slots: dict[NodeClass, int] = defaultdict(int)
+    slots: dict[NodeClass, list[int]] = defaultdict(list)
     for node in sorted(nodes, key=lambda node: node.name):
         if node.id in classes:
-            slots[classes[node.id]] += count_slots(wanted, node.has)
-    best = max(slots.values(), default=0)
-    return next((found for found, num in slots.items() if num == best), None) if best else None
+            slots[classes[node.id]].append(count_slots(wanted, node.has))
+    gangs = {found: count_gangs(counts, at_once) for found, counts in slots.items()}
+    best = max(gangs.values(), default=0)
+    return next((found for found, num in gangs.items() if num == best), None) if best else None
+
+
+def name_gangs(names: Sequence[str], at_once: int) -> tuple[str, ...]:
+    """Return names of nodes that share none: each of one node, or of as many as one probe takes."""
+    return tuple(join_nodes(names[idx : idx + at_once]) for idx in range(0, len(names) - at_once + 1, at_once))
 
 
 def of_class(nodes: Iterable[ClusterNode], classes: Mapping[str, NodeClass], chosen: NodeClass | None) -> list[ClusterNode]:
@@ -146,34 +156,37 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def choose_node(
+def choose_nodes(
     nodes: Sequence[ClusterNode],
     wanted: Resources,
     taken: Mapping[str, Sequence[Resources]],
     *,
+    at_once: int = 1,
     avoid: Collection[str] = (),
     busy: Collection[str] = (),
     num_run: Mapping[str, int] | None = None,
-) -> ClusterNode | None:
-    """Return the node on which a probe should run now, None while there is no room for it.
+) -> tuple[ClusterNode, ...]:
+    """Return the nodes on which a probe should run now, () while there is no room for it.
 
     Args:
         nodes: that live and are of the class.
-        wanted: resources of the probe.
+        wanted: resources of the probe on each node.
         taken: by a node's id what our own probes take of it.
-        avoid: names of nodes that are taken only where there is no other one that could ever hold it.
+        at_once: different nodes that it takes.
+        avoid: names of nodes that are taken only where there are not enough others that could ever hold it.
         busy: ids of nodes that others use so much that Ray would let the probe wait.
         num_run: by a node's id how many probes it was given so far; of nodes that are as free, the one with fewest.
     """
     able = [node for node in nodes if count_slots(wanted, node.has) >= 1]
-    allowed = [node for node in able if node.name not in avoid] or able
+    others = [node for node in able if node.name not in avoid]
+    allowed = others if len(others) >= at_once else able
     free = [(node, count_slots(wanted, left_of(node.has, taken.get(node.id, ())))) for node in allowed]
     num_run = num_run or {}
 
-    def rank(item: tuple[ClusterNode, int]) -> tuple[bool, float, int, str]:
+    def rank(item: tuple[ClusterNode, int]) -> tuple[bool, bool, float, int, str]:
         node, num_free = item
         share = num_free / count_slots(wanted, node.has)
-        return (node.id in busy, -share, num_run.get(node.id, 0), node.name)
+        return (node.name in avoid, node.id in busy, -share, num_run.get(node.id, 0), node.name)
 
-    best = min((item for item in free if item[1] >= 1), key=rank, default=None)
-    return best[0] if best else None
+    best = sorted((item for item in free if item[1] >= 1), key=rank)[:at_once]
+    return tuple(node for node, _ in best) if len(best) == at_once else ()

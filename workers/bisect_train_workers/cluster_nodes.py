@@ -18,10 +18,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from bisect_train.core.errors import MachineError
 from bisect_train.core.probe import MachineFacts, RunSettings
-from bisect_train_workers.cluster import ClusterNode, NodeClass, choose_class, of_class, read_nodes, say_left_out
+from bisect_train_workers.cluster import ClusterNode, NodeClass, choose_class, name_gangs, of_class, read_nodes, say_left_out
 from bisect_train_workers.cluster_scaling import ask_for, can_scale
 from bisect_train_workers.node_facts import NodeFacts
-from bisect_train_workers.placement import Resources, count_slots, require_room, wanted_of
+from bisect_train_workers.placement import Resources, count_gangs, count_slots, require_room, wanted_of
 from bisect_train_workers.ray_task import find_facts_task
 
 LOOK_S = 2.0
@@ -139,7 +139,7 @@ class ClusterNodes:
         return [node for node in of_class(self._nodes, self._classes, self.chosen) if node.id not in self._troubles]
 
     def require_room(self, settings: RunSettings) -> None:
-        """Raise InputError where no node of the class, or of those that it had before they were gone, has room."""
+        """Raise InputError where no nodes of the class, or of those that it had before they were gone, have room."""
         require_room(settings, self._largest)
 
     def adopt(self, settings: RunSettings) -> None:
@@ -152,8 +152,9 @@ class ClusterNodes:
         assert self.chosen is not None
         wanted = wanted_of(self._settings)
         used = [(node.name, count_slots(wanted, node.has)) for node in self.usable()]
-        names = tuple(name for name, slots in used if slots) if len(self._nodes) > 1 else ()
-        slots = max(1, sum(slots for _, slots in used))  # all gone: the next probe waits, and says so if nobody comes back
+        names = name_gangs([name for name, slots in used if slots], self._settings.nodes) if len(self._nodes) > 1 else ()
+        slots = count_gangs([slots for _, slots in used], self._settings.nodes)
+        slots = max(1, slots)  # all gone: the next probe waits, and says so if nobody comes back
         return MachineFacts(self.chosen.hardware, self.chosen.interpreter, slots, names, self._notes(wanted))
 
     def gone_s(self, node_id: str) -> float:
@@ -182,22 +183,25 @@ class ClusterNodes:
         """Ask a cluster that starts nodes by itself for room, and wait for the first of it; others have it or never will."""
         sizes = [node.has for node in self._nodes]
         wanted = wanted_of(self._settings)
-        num_slots = sum(count_slots(wanted, has) for has in sizes)
+        num_slots = count_gangs([count_slots(wanted, has) for has in sizes], self._settings.nodes)
         if num_slots < max(1, self._parallel) and can_scale():
             self._has_asked = True
-            ask_for(wanted, max(1, self._parallel))
+            ask_for(wanted, max(1, self._parallel) * self._settings.nodes)
             self._wait_for_node(wanted)
             sizes = [node.has for node in self._nodes]
         require_room(self._settings, sizes)
 
     def _wait_for_node(self, wanted: Resources) -> None:
         deadline, has_said = time.monotonic() + SCALE_S, False
-        while not any(count_slots(wanted, node.has) for node in self._nodes) and time.monotonic() < deadline:
+        while not self._has_room(wanted) and time.monotonic() < deadline:
             if not has_said:
                 self._say(f"waiting for the cluster to start a node (at most {SCALE_S / 60:g} min)")
                 has_said = True
             time.sleep(LOOK_S)
             self.look(is_due=True)
+
+    def _has_room(self, wanted: Resources) -> bool:
+        return count_gangs([count_slots(wanted, node.has) for node in self._nodes], self._settings.nodes) > 0
 
     def _notes(self, wanted: Resources) -> tuple[str, ...]:
         roomy = [node for node in self._nodes if count_slots(wanted, node.has)]
@@ -234,10 +238,14 @@ class ClusterNodes:
     def _choose(self) -> None:
         """Choose the class, unless it was chosen before; raises MachineError where nobody has said what it is."""
         if self.chosen is None:
-            self.chosen = choose_class(self._nodes, self._classes, wanted_of(self._settings))
+            wanted, at_once = wanted_of(self._settings), self._settings.nodes
+            self.chosen = choose_class(self._nodes, self._classes, wanted, at_once=at_once) or choose_class(
+                self._nodes, self._classes, wanted
+            )
         if self.chosen is None:
             raise self._nobody()
         self._largest = tuple(node.has for node in of_class(self._nodes, self._classes, self.chosen))
+        require_room(self._settings, self._largest)
 
     def _nobody(self) -> MachineError:
         names: Mapping[str, str] = self._names

@@ -1,7 +1,8 @@
 """From the variant's command with its placeholders to the argument list that is started.
 
 Pure: nothing is run and nothing is looked up. A command that is a launcher already (`torchrun`, `deepspeed`,
-`accelerate launch`) says where the number of ranks goes with `{ranks}`; a plain python command is put under torchrun.
+`accelerate launch`) says where the number of ranks goes with `{ranks}`; a plain python command is put under torchrun. Where the
+ranks are spread over nodes, each node's command is completed with its own place among them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from bisect_train.core.probe import ProbeSpec
 
 SEED_STRIDE = 1_000_003
-PLACEHOLDERS = ("config", "out", "port", "ranks", "seed", "steps")
+PLACEHOLDERS = ("config", "local_ranks", "master_addr", "nnodes", "node_rank", "out", "port", "ranks", "seed", "steps")
+LOOPBACK = "127.0.0.1"
 WHOLE_COMMAND = "{command}"
 """In the command of a restart: all arguments of the variant's own command."""
 
@@ -30,6 +32,21 @@ class CommandError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """One node's place among the nodes that run a probe's ranks together.
+
+    Attributes:
+        idx: of the node, from 0; ranks are numbered through the nodes in this order.
+        nodes: how many there are.
+        address: of the first node, where the ranks meet.
+    """
+
+    idx: int = 0
+    nodes: int = 1
+    address: str = LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
 class Places:
     """What the placeholders stand for in one probe.
 
@@ -37,13 +54,15 @@ class Places:
         python: interpreter that `python` stands for.
         config: path for `{config}`, "" if the variant has none.
         out: absolute folder for the program's own output.
-        port: free TCP port on this node.
+        port: free TCP port on this node, of several on the first.
+        share: this node's place among those of the probe.
     """
 
     python: str
     config: str
     out: str
     port: int
+    share: Share = Share()
 
 
 def program_seed(seed_idx: int) -> int:
@@ -64,15 +83,29 @@ def complete_command(spec: ProbeSpec, places: Places, *, is_launched: bool = Fal
         places: what the placeholders stand for.
         is_launched: whether a single rank, too, is put under torchrun: it goes on where several have been.
     Raises:
-        CommandError: empty command, or a placeholder that has no value here.
+        CommandError: empty command, a placeholder that has no value here, or a launcher that does not know of several nodes.
     """
     command = spec.variant.command
     if not command:
         raise CommandError("the training command is empty")
+    starts_ranks = has_placeholder(command, "ranks") or has_placeholder(command, "local_ranks")
     arguments = use_python(fill_placeholders(command, spec, places), places.python)
-    if (spec.ranks > 1 or is_launched) and not has_placeholder(command, "ranks"):
+    if places.share.nodes > 1:
+        _require_nodes_known(command, arguments, places, starts_ranks=starts_ranks)
+    if (spec.ranks > 1 or is_launched) and not starts_ranks:
         arguments = wrap_in_torchrun(arguments, ranks=spec.ranks, places=places)
     return [*fill_placeholders(spec.variant.launcher, spec, places), *arguments]
+
+
+def _require_nodes_known(command: Sequence[str], arguments: Sequence[str], places: Places, *, starts_ranks: bool) -> None:
+    """Raise CommandError for a command that would start all ranks, or none of them, on each of several nodes."""
+    if has_placeholder(command, "node_rank") or (not starts_ranks and _split_python(arguments, places.python) is not None):
+        return
+    raise CommandError(
+        f"its ranks are to run on {places.share.nodes} nodes, but the command starts them itself and does not say on which "
+        "node: with torchrun, --nnodes {nnodes} --node-rank {node_rank} --nproc-per-node {local_ranks} "
+        "--master-addr {master_addr} --master-port {port}"
+    )
 
 
 def insert_command(arguments: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
@@ -86,6 +119,10 @@ def fill_placeholders(command: Sequence[str], spec: ProbeSpec, places: Places) -
     values = {
         "config": places.config,
         "out": places.out,
+        "local_ranks": str(spec.ranks // places.share.nodes),
+        "master_addr": places.share.address,
+        "nnodes": str(places.share.nodes),
+        "node_rank": str(places.share.idx),
         "port": str(places.port),
         "ranks": str(spec.ranks),
         "seed": str(program_seed(spec.seed_idx)),
@@ -110,9 +147,11 @@ def wrap_in_torchrun(arguments: Sequence[str], *, ranks: int, places: Places) ->
     if split is None:
         return list(arguments)
     flags, rest = split
+    share = places.share
+    of_nodes = ["--nnodes", str(share.nodes), "--node-rank", str(share.idx)] if share.nodes > 1 else []
     launcher = [
-        *(arguments[0], "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)),
-        *("--master-addr", "127.0.0.1", "--master-port", str(places.port)),
+        *(arguments[0], "-m", "torch.distributed.run", *of_nodes, "--nproc-per-node", str(ranks // share.nodes)),
+        *("--master-addr", share.address, "--master-port", str(places.port)),
     ]
     if any(flag != "-u" for flag in flags) or rest[0] == "-c":
         return [*launcher, "--no-python", *arguments]

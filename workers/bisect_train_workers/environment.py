@@ -13,9 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from bisect_train.core.probe import ProbeSpec, RunSettings
 from bisect_train_workers.command import SEED_STRIDE
 from bisect_train_workers.node import make_folder
+
+ADDRESS_VARIABLE = "BISECT_TRAIN_NODE_ADDRESS"
+"""Set by a probe's task: where other nodes of the cluster reach this one."""
 
 _LEFT_OUT = ("RAY_", "BISECT_TRAIN_", "GIT_")
 _LEFT_OUT_NAMES = frozenset(
@@ -75,6 +80,7 @@ def program_environment(
     port: int,
     base: Mapping[str, str],
     overlay: Path | None = None,
+    address: str = "",
 ) -> dict[str, str]:
     """Return the environment of a probe's program.
 
@@ -85,6 +91,7 @@ def program_environment(
         port: for MASTER_PORT.
         base: the worker's environment.
         overlay: folder of packages that come before the inherited ones, or None.
+        address: for MASTER_ADDR, where ranks run on several nodes; "" leaves it to whoever starts them.
     """
     env = clean_environment(base)
     env.update({name: str(settings.threads) for name in _THREAD_VARIABLES})
@@ -96,6 +103,8 @@ def program_environment(
         PWD=str(folders.checkout),
         TMPDIR=str(folders.tmp),
     )
+    if address:
+        env.update(MASTER_ADDR=address, **_own_interface(env, base))
     if settings.gpus == 0:
         env["CUDA_VISIBLE_DEVICES"] = ""
     env.setdefault("WANDB_MODE", "offline")  # a probe of an old commit must not upload runs
@@ -107,6 +116,17 @@ def program_environment(
     env["PYTHONPATH"] = _python_path(env.get("PYTHONPATH", ""), settings.redirect_from, folders, overlay=overlay)
     env["PATH"] = _program_path(env.get("PATH", os.defpath), settings.python, overlay=overlay)
     return env
+
+
+def _own_interface(env: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
+    """Return the network interface that gloo should use: it would take the one of the host's name, often the loopback."""
+    address = base.get(ADDRESS_VARIABLE, "")
+    if "GLOO_SOCKET_IFNAME" in env or not address:
+        return {}
+    for name, places in psutil.net_if_addrs().items():
+        if any(place.address == address for place in places):
+            return {"GLOO_SOCKET_IFNAME": name}
+    return {}
 
 
 def hash_seed(seed_idx: int) -> str:

@@ -48,6 +48,15 @@ def count_slots(wanted: Resources, has: Resources) -> int:
     return min(counts, default=int(has.get("CPU", 1.0)))
 
 
+def count_gangs(slots: Iterable[int], nodes: int) -> int:
+    """Return how many probes of so many different nodes each fit at the same time, where a node has room for so many shares."""
+    slots = list(slots)
+    if nodes <= 1:
+        return sum(slots)
+    most = sum(slots) // nodes
+    return next((num for num in range(most, 0, -1) if sum(min(slot, num) for slot in slots) >= num * nodes), 0)
+
+
 def left_of(has: Resources, taken: Iterable[Resources]) -> dict[str, float]:
     """Return what is left of a node's resources."""
     left = dict(has)
@@ -58,10 +67,13 @@ def left_of(has: Resources, taken: Iterable[Resources]) -> dict[str, float]:
 
 
 def require_room(settings: RunSettings, nodes: Sequence[Resources]) -> None:
-    """Raise InputError where no node has the resources of one probe."""
+    """Raise InputError where no node, or fewer than the probe takes, has the resources of one probe, or of its share."""
     wanted = wanted_of(settings)
-    if any(count_slots(wanted, has) >= 1 for has in nodes):
+    num_able = sum(count_slots(wanted, has) >= 1 for has in nodes)
+    if num_able >= settings.nodes:
         return
+    if num_able:
+        raise _too_few(settings, num_able, len(nodes))
     plain = {name: amount for name, amount in wanted.items() if name in ("CPU", "GPU")}
     if not any(count_slots(plain, has) >= 1 for has in nodes):
         raise _no_cpus_or_gpus(settings, nodes)
@@ -75,14 +87,24 @@ def require_room(settings: RunSettings, nodes: Sequence[Resources]) -> None:
     )
 
 
+def _too_few(settings: RunSettings, num_able: int, num: int) -> InputError:
+    asked = ", ".join(_say(name, amount) for name, amount in wanted_of(settings).items())
+    there = "the only node has" if num == 1 else f"{num_able} of {num} nodes {'has' if num_able == 1 else 'have'}"
+    return InputError(
+        f"one probe takes {settings.nodes} nodes of one class ({settings.ranks_per_node} ranks per node) with {asked} each, "
+        f"and {there} that",
+        hint="join a cluster that has them with --address, or take fewer ranks, or another `resources: ranks_per_node`",
+    )
+
+
 def _no_cpus_or_gpus(settings: RunSettings, nodes: Sequence[Resources]) -> InputError:
     pairs = [(has.get("GPU", 0.0), has.get("CPU", 0.0)) for has in nodes]
     gpus, cpus = max(pairs, default=(0.0, 0.0))
     most_cpus = max((cpus for _, cpus in pairs), default=0.0)
-    hint = "ask for less with --gpus or --ranks, or the recipe's `resources`: all ranks of a probe run on one node"
+    hint = "ask for less with --gpus or --ranks, or spread the ranks over nodes with the recipe's `resources: ranks_per_node`"
     if settings.cpus > most_cpus and not settings.gpus:
         share = f"`resources: {{cpus: {max(most_cpus, 1.0):g}}}` in the recipe"
-        hint = f"all ranks of a probe run on one node: take fewer --ranks, or let them share CPUs: {share}"
+        hint = f"take fewer --ranks, let them share CPUs ({share}), or spread them over nodes (`resources: ranks_per_node`)"
     elif settings.gpus > gpus:
         hint = "ask for fewer with --gpus or the recipe's `resources`, or join a cluster that has them with --address"
     return InputError(

@@ -33,10 +33,11 @@ class Workplace:
         folders: of the probe.
         lock_fds: locks that its supervisors hold.
         overlay: folder of packages that are laid before the inherited ones, or None.
-        port: free TCP port of this node.
+        port: free TCP port of this node, or of the first of several.
         coordinator: whose end ends the probe, or None.
         recorder: folder of the recorder that is injected.
         home: of this node.
+        share: this node's place among those of the probe.
     """
 
     job: ProbeJob
@@ -47,6 +48,7 @@ class Workplace:
     coordinator: Coordinator | None
     recorder: Path
     home: NodeHome
+    share: command.Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,19 @@ def make_program(place: Workplace, leg: Leg) -> PreparedProbe:
         if command.has_placeholder(job.spec.variant.command, "seed"):  # then the program seeds itself, in every leg
             recorded = dataclasses.replace(recorded, seed_idx=0)
         injection.inject_recorder(recorded, job.settings, folders, source=place.recorder, more=leg.recorder)
-    places = command.Places(job.settings.python, config, str(folders.out), place.port)
+    places = command.Places(job.settings.python, config, str(folders.out), place.port, place.share)
     program = Program(
         probe_id=job.id,
         argv=command.complete_command(spec, places, is_launched=leg.is_launched),
         cwd=folders.checkout,
         env=environment.program_environment(
-            spec, job.settings, folders, port=place.port, base=os.environ, overlay=place.overlay
+            spec,
+            job.settings,
+            folders,
+            port=place.port,
+            base=os.environ,
+            overlay=place.overlay,
+            address=place.share.address if place.share.nodes > 1 else "",
         ),
         log=folders.log,
         records=folders.records,
@@ -105,7 +113,7 @@ def make_program(place: Workplace, leg: Leg) -> PreparedProbe:
         lock_fds=place.lock_fds,
         private=(folders.tmp, folders.base),
     )
-    if job.settings.warm and place.overlay is None:
+    if job.settings.warm and place.overlay is None and place.share.nodes == 1:
         warm = find_warm_start(
             program,
             python=job.settings.python,

@@ -20,14 +20,15 @@ from bisect_train.core.fingerprint import (
     MetricSeries,
     RankRecord,
 )
-from bisect_train.core.probe import ProbeJob, ProbeResult
+from bisect_train.core.probe import MetricPattern, ProbeJob, ProbeResult
 from bisect_train_workers import command, environment
 from bisect_train_workers.early_look import EARLY_LOOK_S, EarlyLook
 from bisect_train_workers.ending import Evidence, decide_ending, find_silence, has_reached_steps
+from bisect_train_workers.gang import Member, supervise_gang
 from bisect_train_workers.judge import run_judge
 from bisect_train_workers.memory_kills import count_oom_kills
 from bisect_train_workers.node import NodeError, node_name
-from bisect_train_workers.program import Program, RunningProgram, supervise
+from bisect_train_workers.program import Program, Running, supervise
 from bisect_train_workers.program_log import TAIL_CHARS, read_log
 from bisect_train_workers.read_sets import find_reads
 from bisect_train_workers.records import ProcessRecord, RecordReader, describe_processes, pick_ranks, to_rank_records
@@ -62,6 +63,7 @@ class PreparedProbe:
         places: what the placeholders stand for.
         num_steps: optimizer steps after which the recorder ends it, None for the whole run.
         lfs_pointers: tracked files that have no content here.
+        members: further nodes that run their share of its ranks.
     """
 
     job: ProbeJob
@@ -70,6 +72,7 @@ class PreparedProbe:
     places: command.Places
     num_steps: int | None
     lfs_pointers: Sequence[str] = ()
+    members: Sequence[Member] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def _with_standing(record: RankRecord, standing: Standing | None) -> RankRecord:
     return dataclasses.replace(record, events=(*record.events, Event("at_limit", last, standing.to_data())))
 
 
-Follow = Callable[[PreparedProbe, RunningProgram, RecordReader], Generator[ExecutorEvent, None, None]]
+Follow = Callable[[PreparedProbe, Running, RecordReader], Generator[ExecutorEvent, None, None]]
 """Waits for a program's end, or ends it; yields progress."""
 
 
@@ -133,16 +136,16 @@ def run_once(
     patterns, folders = probe.job.settings.patterns, probe.folders
     before = FilesBefore.look(patterns, checkout=folders.checkout, out=folders.out)
     yield ProbeProgress(probe.job.id, phase)
-    with supervise(probe.program) as running:
+    with supervise_gang(probe.program, probe.members) if probe.members else supervise(probe.program) as running:
         yield from (follow(probe, running, reader) if follow else _follow(probe, running, reader, early))
         outcome = running.outcome()
-    log = read_log(probe.program.log)
+    logs = (*running.logs(), read_log(probe.program.log))
     processes = reader.read()
     evidence = Evidence(
         outcome=outcome,
         processes=processes,
         ranks=pick_ranks(processes),
-        log=log,
+        log="\n".join(logs),
         checkout=probe.folders.checkout,
         num_steps=probe.num_steps,
         needs_recorder=probe.job.settings.needs_recorder,
@@ -152,18 +155,32 @@ def run_once(
         stacks=_stacks_by_pid(probe.folders.records),
         has_gpu=probe.job.settings.gpus > 0,
         ended_t=started_t + outcome.run_s,
-        oom_kills=count_oom_kills() - kills_before,
+        oom_kills=count_oom_kills() - kills_before + running.oom_kills,
     )
     ending = _explain(decide_ending(evidence), probe)
     if early.stop is not None and ending.kind is not EndingKind.CANNOT_START:  # that says the wrong code ran
         ending = Ending(EndingKind.STOPPED)
-        return FinishedRun(probe, evidence, ending, early.stop, read_metrics(patterns, log, before, ending=ending))
+        return FinishedRun(probe, evidence, ending, early.stop, _read_metrics(patterns, logs, before, ending))
     _refuse_foreign_trouble(evidence, ending)
-    return FinishedRun(probe, evidence, ending, metrics=read_metrics(patterns, log, before, ending=ending))
+    return FinishedRun(probe, evidence, ending, metrics=_read_metrics(patterns, logs, before, ending))
+
+
+def _read_metrics(
+    patterns: Sequence[MetricPattern], logs: Sequence[str], before: FilesBefore, ending: Ending
+) -> tuple[MetricSeries, ...]:
+    """Return what was printed or written on this node; what was not, from the last of the further nodes that printed it."""
+    *others, own = logs
+    found = read_metrics(patterns, own, before, ending=ending)
+    for log in reversed(others):
+        if all(series.values for series in found):
+            break
+        there = read_metrics(patterns, log, before, ending=ending)
+        found = tuple(new if new.values and not old.values else old for old, new in zip(found, there, strict=True))
+    return found
 
 
 def _follow(
-    probe: PreparedProbe, running: RunningProgram, reader: RecordReader, early: EarlyLook
+    probe: PreparedProbe, running: Running, reader: RecordReader, early: EarlyLook
 ) -> Generator[ExecutorEvent, None, None]:
     """Wait for the end; a program whose ranks all were stopped but that does not come to its end is ended after a while.
 

@@ -124,6 +124,30 @@ class Outcome:
     is_warm: bool = False
 
 
+class Running(Protocol):
+    """A program that runs, on this node alone or on several."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end, at most `timeout_s` seconds; return whether it has come."""
+        ...
+
+    def outcome(self) -> Outcome:
+        """Return how it ended. Raises SupervisorLostError, NodeError."""
+        ...
+
+    def logs(self) -> Sequence[str]:
+        """Return what was printed on further nodes."""
+        ...
+
+    @property
+    def oom_kills(self) -> int:
+        """Processes that the kernels of further nodes killed for memory."""
+        ...
+
+    def end(self) -> None:
+        """Have everything ended, and wait for it."""
+
+
 class RunningProgram:
     """A program under its supervisor; use it through `supervise`."""
 
@@ -159,6 +183,15 @@ class RunningProgram:
         data = json.loads(self._outcome_path.read_text(encoding="utf-8"))
         cores = {int(pid): value for pid, value in data.get("cores", {}).items()}
         return Outcome(**{**data, "left_pids": tuple(data.get("left_pids", ())), "cores": cores, "is_warm": self._is_warm})
+
+    def logs(self) -> Sequence[str]:
+        """Return what was printed on further nodes: there are none."""
+        return ()
+
+    @property
+    def oom_kills(self) -> int:
+        """Processes that the kernels of further nodes killed for memory."""
+        return 0
 
     def end(self) -> None:
         """Have everything ended, and wait for it."""

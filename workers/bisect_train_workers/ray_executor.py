@@ -4,7 +4,8 @@ A probe is one task that is never retried by Ray. It streams its progress and, l
 happened to the user's program is data in it. A Ray exception therefore always means that the infrastructure failed.
 
 On this machine Ray places the probes. On a cluster this executor does: only on nodes of one class (`cluster_nodes`), and each
-probe on the node that is free and that the job does not avoid; what has no room yet waits here and not at a node.
+probe on the node that is free and that the job does not avoid; what has no room yet waits here and not at a node. A probe whose
+ranks are spread over several nodes gets a placement group, so that it has room on all of them or waits (`ray_gang`).
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ from ray.exceptions import RayError
 
 from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
-from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings
-from bisect_train_workers.cluster import ClusterNode, NodeClass, choose_node
+from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings, join_nodes, split_nodes
+from bisect_train_workers.cluster import ClusterNode, NodeClass, choose_nodes
 from bisect_train_workers.cluster_nodes import ClusterNodes, last_line, on_node
 from bisect_train_workers.node import find_node_home
-from bisect_train_workers.placement import Resources, count_slots, require_room, task_options, wanted_of
+from bisect_train_workers.placement import Resources, count_gangs, count_slots, require_room, task_options, wanted_of
 from bisect_train_workers.probe_folders import sweep_private_folders
 from bisect_train_workers.probe_task import NodeTrouble
 from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
+from bisect_train_workers.ray_gang import GangPlan, give_back, in_bundle, reserve
+from bisect_train_workers.ray_node import Planned
 from bisect_train_workers.ray_session import RaySession
-from bisect_train_workers.ray_task import Planned, find_facts_task, run_probe_task
+from bisect_train_workers.ray_task import find_facts_task, run_gang_task, run_probe_task
 from bisect_train_workers.upkeep import bound_node
 
 _FACTS_S = 120.0
@@ -51,12 +54,21 @@ _TURN_S = 1.0
 
 @dataclass(slots=True)
 class _Running:
-    """A probe that Ray runs: its stream of events; on a cluster also where, and what it takes there."""
+    """A probe that Ray runs: its stream of events; on a cluster also where, and what it takes on each node.
+
+    `group` reserves the room of a probe of several nodes.
+    """
 
     job_id: str
     stream: Any
-    node: ClusterNode | None = None
+    nodes: tuple[ClusterNode, ...] = ()
     wanted: Resources = field(default_factory=dict)
+    group: Any = None
+
+    @property
+    def node_name(self) -> str:
+        """Where it runs, as in `ProbeResult.node`."""
+        return join_nodes(node.name for node in self.nodes)
 
 
 class RayExecutor:
@@ -138,7 +150,7 @@ class RayExecutor:
         self._start()
         if self._cluster is None:
             require_room(job.settings, _nodes())
-            self._begin(job, None)
+            self._begin(job, ())
             return
         with _ray_errors("the cluster does not answer"):
             self._cluster.begin()
@@ -174,8 +186,7 @@ class RayExecutor:
         running = self._running.pop(job_id, None)
         if running is not None:
             # force ends the worker; its supervisor notices and ends the program with all it started.
-            with contextlib.suppress(RayError, ValueError):
-                ray.cancel(running.stream, force=True)
+            _stop(running)
 
     def close(self) -> None:
         """Cancel everything, shut a local Ray down; can be called twice."""
@@ -218,23 +229,34 @@ class RayExecutor:
             raise MachineError(found.error, hint="name another interpreter with --python")
         return MachineFacts(found.hardware_class, found.interpreter, slots)
 
-    def _begin(self, job: ProbeJob, node: ClusterNode | None) -> None:
-        """Have Ray run a probe; on a cluster on this node or not at all."""
-        options = task_options(job.settings) | {"num_returns": "streaming"}
-        planned = None
-        if node is not None:
-            assert self._cluster is not None and self._cluster.chosen is not None
-            options |= {"scheduling_strategy": on_node(node.id)}
-            planned = Planned(node.id, node.name, self._cluster.chosen.hardware)
-            self._num_run[node.id] += 1
+    def _begin(self, job: ProbeJob, nodes: tuple[ClusterNode, ...]) -> None:
+        """Have Ray run a probe; on a cluster on these nodes or not at all."""
+        self._num_run.update(node.id for node in nodes)
+        wanted, group = wanted_of(job.settings), None
         try:
             refs = {pack.id: [self._put_pack(pack.id, pack.data)] for pack in job.packs}
-            task = ray.remote(run_probe_task).options(**options)
-            home = self._node_home if node is None or node.id == _own_node() else ""
-            stream = task.remote(dataclasses.replace(job, packs=()), refs, self._coordinator(), home, planned)
+            bare = dataclasses.replace(job, packs=())
+            options = task_options(job.settings) | {"num_returns": "streaming"}
+            if len(nodes) > 1:
+                group = reserve(nodes, wanted)
+                task = ray.remote(run_gang_task).options(**options, scheduling_strategy=in_bundle(group, 0))
+                stream = task.remote(bare, refs, GangPlan(group, self._planned(nodes)))
+            elif nodes:
+                (planned,) = self._planned(nodes)
+                task = ray.remote(run_probe_task).options(**options, scheduling_strategy=on_node(planned.node_id))
+                stream = task.remote(bare, refs, None, "", planned)
+            else:
+                stream = ray.remote(run_probe_task).options(**options).remote(bare, refs, self._coordinator(), self._node_home)
         except (RayError, OSError) as error:
+            give_back(group)
             raise MachineError(f"Ray does not take the probe: {last_line(error)}", hint="is the disk full?") from error
-        self._running[job.id] = _Running(job.id, stream, node, wanted_of(job.settings))
+        self._running[job.id] = _Running(job.id, stream, nodes, wanted, group)
+
+    def _planned(self, nodes: Sequence[ClusterNode]) -> tuple[Planned, ...]:
+        """Return where a probe is meant to run, in the words that its task is told."""
+        assert self._cluster is not None and self._cluster.chosen is not None
+        hardware, own = self._cluster.chosen.hardware, _own_node()
+        return tuple(Planned(node.id, node.name, hardware, self._node_home if node.id == own else "") for node in nodes)
 
     def _place(self) -> None:
         """Begin what waits and has room now; one that finds none does not hold up those behind it."""
@@ -242,17 +264,20 @@ class RayExecutor:
         for job in list(self._queue.values()) if cluster is not None else ():
             assert cluster is not None
             wanted, busy = wanted_of(job.settings), cluster.busy(wanted_of(job.settings))
-            node = choose_node(cluster.usable(), wanted, self._taken(), avoid=job.avoid, busy=busy, num_run=self._num_run)
-            if node is not None:
+            avoid = {name for names in job.avoid for name in split_nodes(names)}
+            nodes = choose_nodes(
+                *(cluster.usable(), wanted, self._taken()), at_once=job.nodes, avoid=avoid, busy=busy, num_run=self._num_run
+            )
+            if nodes:
                 del self._queue[job.id]
-                self._begin(job, node)
+                self._begin(job, nodes)
 
     def _taken(self) -> dict[str, list[Resources]]:
         """Return by node what our probes take."""
         taken: dict[str, list[Resources]] = defaultdict(list)
         for running in self._running.values():
-            if running.node is not None:
-                taken[running.node.id].append(running.wanted)
+            for node in running.nodes:
+                taken[node.id].append(running.wanted)
         return taken
 
     def _look_around(self, left_s: float) -> list[_Running]:
@@ -285,8 +310,9 @@ class RayExecutor:
             except StopIteration:
                 self._finish(ProbeLost(running.job_id, "the worker ended without a result"))
             except RayError as error:
-                if self._cluster is not None and running.node is not None:
-                    self._cluster.lose(running.node.id)
+                for node in running.nodes:
+                    assert self._cluster is not None
+                    self._cluster.lose(node.id)
                 self._finish(ProbeLost(running.job_id, f"{type(error).__name__}: {last_line(error)}"))
 
     def _take(self, job_id: str, event: ExecutorEvent | NodeTrouble) -> None:
@@ -299,26 +325,31 @@ class RayExecutor:
 
     def _take_trouble(self, job_id: str, message: str) -> None:
         """A node cannot run probes: on a cluster it is left out and the probe lost, as long as there are others."""
-        node = self._running[job_id].node
+        running = self._running[job_id]
+        node = _node_in_trouble(running.nodes, message)
         if self._cluster is not None and node is not None and self._cluster.put_aside(node.id, message):
             self._finish(ProbeLost(job_id, message))
         else:
             self._running.pop(job_id, None)
+            give_back(running.group)
             self._trouble = message
 
     def _finish(self, event: ProbeFinished | ProbeLost) -> None:
         running = self._running.pop(_id_of(event), None)
-        if isinstance(event, ProbeLost) and running is not None and running.node is not None:
-            event = dataclasses.replace(event, node=running.node.name)
+        if running is not None:
+            give_back(running.group)
+            if isinstance(event, ProbeLost) and running.nodes:
+                event = dataclasses.replace(event, node=running.node_name)
         self._waiting.append(event)
 
     def _lose_on_gone_nodes(self, cluster: ClusterNodes) -> None:
         """A node that was cut off sends no error: Ray would wait for its worker though it knows that the node is gone."""
         for job_id, running in list(self._running.items()):
-            if running.node is not None and cluster.gone_s(running.node.id) > _CUT_OFF_S:
-                with contextlib.suppress(RayError, ValueError):
-                    ray.cancel(running.stream, force=True)
-                self._finish(ProbeLost(job_id, "its node is gone, or cut off from the others"))
+            gone = [node.name for node in running.nodes if cluster.gone_s(node.id) > _CUT_OFF_S]
+            if gone:
+                _stop(running)
+                which = "its node" if len(running.nodes) == 1 else gone[0]
+                self._finish(ProbeLost(job_id, f"{which} is gone, or cut off from the others"))
 
     def _lose_all(self, reason: str) -> None:
         """Ray itself failed: every probe is lost, and the next submit starts or joins anew."""
@@ -376,12 +407,25 @@ def _own_node() -> str:
 def _count_slots(settings: RunSettings) -> int:
     """Return how many probes fit on the nodes at the same time."""
     wanted = wanted_of(settings)
-    return sum(count_slots(wanted, has) for has in _nodes())
+    return count_gangs([count_slots(wanted, has) for has in _nodes()], settings.nodes)
 
 
 def _fits(job: ProbeJob, nodes: Sequence[ClusterNode]) -> bool:
-    """Return whether some node could ever hold a probe."""
-    return any(count_slots(wanted_of(job.settings), node.has) for node in nodes)
+    """Return whether some nodes could ever hold a probe."""
+    return count_gangs([count_slots(wanted_of(job.settings), node.has) for node in nodes], job.nodes) > 0
+
+
+def _stop(running: _Running) -> None:
+    """Have Ray end a probe; force ends the worker, and its supervisor notices and ends the program with all it started."""
+    with contextlib.suppress(RayError, ValueError):
+        ray.cancel(running.stream, force=True)
+    give_back(running.group)
+
+
+def _node_in_trouble(nodes: Sequence[ClusterNode], message: str) -> ClusterNode | None:
+    """Return the node that cannot run probes: of several the one that the message names, else the first."""
+    named = [node for node in nodes if f" on {node.name}" in message]
+    return next(iter((*named, *nodes)), None)
 
 
 @contextlib.contextmanager

@@ -34,8 +34,10 @@ from bisect_train_workers.locks import HeldLock, try_lock
 from bisect_train_workers.node import NodeError
 from bisect_train_workers.node_facts import count_cpus
 from bisect_train_workers.processes import SESSION_MARKER, start_mark
-from bisect_train_workers.ray_task import CARRIED_FOLDER
+from bisect_train_workers.ray_node import CARRIED_FOLDER
 
+_KILLS_CHILDREN = "RAY_kill_child_processes_on_worker_exit"
+"""Where it is true, a worker that ends kills supervisors before they have cleaned up; a cluster's nodes may say so."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
@@ -43,7 +45,7 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
-    "RAY_kill_child_processes_on_worker_exit": "false",  # it would kill supervisors before they have cleaned up
+    _KILLS_CHILDREN: "false",
     "RAY_worker_niceness": "0",  # else 15: programs would yield to everything else on the machine
 }
 _PREFIX = "bt-ray-"
@@ -74,7 +76,8 @@ class RaySession:
         self._is_open = True
         atexit.register(self.close)
         settings: dict[str, Any] = self._local_settings(cpus) if self.is_local else {"address": address}
-        settings["runtime_env"] = {"working_dir": str(copy_code(self._temp, carried=() if self.is_local else CARRIED))}
+        code = copy_code(self._temp, carried=() if self.is_local else CARRIED)
+        settings["runtime_env"] = {"working_dir": str(code), "env_vars": {_KILLS_CHILDREN: "false"}}
         self._guard = _start_guard(self._temp) if self.is_local else None
         try:
             with _own_sigterm(), _quiet_environment(self._temp if self.is_local else None), warnings.catch_warnings():

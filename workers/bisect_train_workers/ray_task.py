@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import os
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import ray
-
-from bisect_train.core.executor import ExecutorEvent, ProbeLost
-from bisect_train.core.probe import ProbeJob, RunSettings
-from bisect_train_workers.node import NAME_VARIABLE, find_node_home
-from bisect_train_workers.node_facts import NodeFacts, find_hardware, find_node_facts
-from bisect_train_workers.probe_task import NodeTrouble, TaskContext, run_probe
+from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
+from bisect_train.core.probe import ProbeJob, RunSettings, join_nodes
+from bisect_train_workers.node_facts import NodeFacts, find_node_facts
+from bisect_train_workers.probe_task import NodeTrouble, run_probe
 from bisect_train_workers.program import Coordinator
+from bisect_train_workers.ray_gang import GangPlan, gather_with
+from bisect_train_workers.ray_node import Planned, context_on_node, is_elsewhere
 from bisect_train_workers.upkeep import bound_node
-
-CARRIED_FOLDER = "carried"
-"""Beside our own code on a node: packages that it may lack."""
-_CARRIED = Path(__file__).resolve().parents[1] / CARRIED_FOLDER
-if _CARRIED.is_dir():
-    sys.path.append(str(_CARRIED))
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """Where the coordinator of a cluster means a probe to run.
-
-    Attributes:
-        node_id: Ray's id of the node.
-        name: what the coordinator calls it.
-        hardware: its hardware class.
-    """
-
-    node_id: str
-    name: str
-    hardware: str
 
 
 def run_probe_task(
@@ -58,37 +32,32 @@ def run_probe_task(
         node_home: the node's cache folder where the coordinator chose it (a local Ray), else "".
         planned: where it is meant to run; elsewhere its numbers would not compare, and it is lost. None on a local Ray.
     """
-    if planned is not None:
-        os.environ[NAME_VARIABLE] = planned.name
-        if reason := _is_elsewhere(planned, job.settings.gpus):
-            yield ProbeLost(job.id, reason, planned.name)
-            return
-    home = find_node_home(node_home)
-
-    def load_pack(pack_id: str) -> bytes:
-        data: bytes = ray.get(pack_refs[pack_id][0])
-        return data
-
-    yield from run_probe(job, TaskContext(home, tuple(pack_refs), load_pack, coordinator))
+    if planned is not None and (reason := is_elsewhere(planned, job.settings.gpus)):
+        yield ProbeLost(job.id, reason, planned.name)
+        return
+    context = context_on_node(planned, pack_refs, coordinator, node_home)
+    yield from run_probe(job, context)
     if coordinator is None:  # on a cluster nobody else comes by; at home the coordinator does it once all probes have ended
-        bound_node(home)
+        bound_node(context.home)
+
+
+def run_gang_task(job: ProbeJob, pack_refs: dict[str, list[Any]], plan: GangPlan) -> Iterator[ExecutorEvent | NodeTrouble]:
+    """Run a probe of several nodes from the first of them: as `run_probe_task` does, in the bundles of a placement group."""
+    first = plan.nodes[0]
+    if reason := is_elsewhere(first, job.settings.gpus):
+        yield ProbeLost(job.id, reason, first.name)
+        return
+    context = context_on_node(first, pack_refs)
+    gather = gather_with(plan, pack_refs, address=context.address)
+    names = join_nodes(node.name for node in plan.nodes)
+    for event in run_probe(job, replace(context, gather=gather)):
+        if not isinstance(event, ProbeFinished):
+            yield event
+            continue
+        bound_node(context.home)  # before the last event: the group, and this worker with it, ends right after that
+        yield replace(event, result=replace(event.result, node=names))
 
 
 def find_facts_task(settings: RunSettings) -> NodeFacts:
     """Return a worker's node facts."""
     return find_node_facts(settings)
-
-
-def _is_elsewhere(planned: Planned, gpus: float) -> str:
-    """Return why this worker is not where a probe is meant to run, "" if it is."""
-    node_id = ray.get_runtime_context().get_node_id()
-    if node_id != planned.node_id:
-        return f"it came to another node than {planned.name}: {node_id}"
-    hardware = _find_hardware(gpus)
-    return "" if hardware == planned.hardware else f"{planned.name} is {hardware}, and not {planned.hardware} as it said before"
-
-
-@functools.cache
-def _find_hardware(gpus: float) -> str:
-    """Return this process's hardware class; asking for GPUs takes a moment, and a process stays where it is."""
-    return find_hardware(gpus)

@@ -28,7 +28,7 @@ from bisect_train_workers.environment import ProbeFolders
 from bisect_train_workers.node import disk_errors, remove_folder
 from bisect_train_workers.preparing import Leg, Workplace, lay_out, make_program, run_setup, whole_run
 from bisect_train_workers.probe_run import FinishedRun, PreparedProbe, ProbeSteps, Progress, is_stopping
-from bisect_train_workers.program import RunningProgram
+from bisect_train_workers.program import Running
 from bisect_train_workers.program_log import TAIL_CHARS
 from bisect_train_workers.records import ProcessRecord, RecordReader, pick_ranks
 
@@ -118,9 +118,7 @@ def _told(ending: Ending, when: str) -> Ending:
     return replace(ending, kind=kind, message=f"{when}: {said}")
 
 
-def _follow_until_held(
-    probe: PreparedProbe, running: RunningProgram, reader: RecordReader
-) -> Generator[ExecutorEvent, None, None]:
+def _follow_until_held(probe: PreparedProbe, running: Running, reader: RecordReader) -> Generator[ExecutorEvent, None, None]:
     """Wait until the recorder holds every rank and nothing is being saved any more; then kill them all.
 
     A rank that waits for a held one (a stage of a pipeline) never comes to the place where it would be held: then a time

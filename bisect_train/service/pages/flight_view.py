@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bisect_train.coordinator.event_log import readable_events
 from bisect_train.coordinator.observing import BEGUN_AS
 from bisect_train.coordinator.spending import PROBE_CANCELLED, PROBE_LOST
 from bisect_train.core.changes import Change, point_of_text
@@ -42,7 +43,7 @@ class FlightRow:
 def running_probes(backend: PageBackend, bisection_id: str) -> Sequence[RunInFlight]:
     """Return the probes of a running bisection; of one that runs elsewhere, what the store tells of them."""
     runs = backend.in_flight(bisection_id)
-    return unfinished_runs(backend.store.events(bisection_id)) if runs is None else runs
+    return unfinished_runs(readable_events(backend.store, bisection_id)) if runs is None else runs
 
 
 def unfinished_runs(events: Sequence[StoredEvent]) -> tuple[RunInFlight, ...]:

@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bisect_train.coordinator.event_log import read_probe
 from bisect_train.core.errors import InputError
 from bisect_train.report.parts import ProbePart
 from bisect_train.service.pages.bisection_view import BisectionView, check_id
@@ -215,7 +216,7 @@ def _probe(desk: PageDesk, bisection_id: str, key: str) -> StoredProbe:
     is_key = 4 <= len(key) <= 128 and key.isascii() and key.isalnum()
     if not is_key or not any(event.data.get("key") == key for event in store.events(bisection_id)):
         raise InputError("this bisection has no finished probe of this key", hint="its page lists the probes that it has")
-    return store.find_probe(key)
+    return read_probe(store, key)
 
 
 @router.get("/b/{bisection_id}/probe/{key}")

@@ -65,6 +65,8 @@ NIGHT_WORDS = {
 }
 HALTED = ("stopped", "interrupted", "cancelled", "changed")
 """Statuses of a bisection that can go on."""
+MOST = 2.0**53
+"""No bisection costs as much, whatever is stored."""
 
 
 def status_words(name: str) -> str:
@@ -91,9 +93,10 @@ def iso_time(time_s: float) -> str:
     return datetime.datetime.fromtimestamp(time_s, tz=datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def say_cost(cost: Mapping[str, Any]) -> str:
-    """Return the cost of a stored answer: `42 probes, 3 min 20 s`; "" where nothing was counted."""
-    probes, wall_s, gpu_s = (float(cost.get(name) or 0.0) for name in ("probes", "wall_s", "gpu_s"))
+def say_cost(cost: Any) -> str:
+    """Return the cost of a stored answer: `42 probes, 3 min 20 s`; "" where nothing was counted, or it cannot be read."""
+    given = [cost.get(name) if isinstance(cost, Mapping) else None for name in ("probes", "wall_s", "gpu_s")]
+    probes, wall_s, gpu_s = (float(item) if isinstance(item, (int, float)) and 0 <= item < MOST else 0.0 for item in given)
     parts = [say_count(round(probes), "probe")] if probes else []
     parts += [say_seconds(wall_s)] if wall_s else []
     parts += [f"{gpu_s / 3600:.2g} GPU-hours"] if gpu_s else []

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from bisect_train.coordinator.event_log import read_probe
 from bisect_train.core.errors import InputError
 from bisect_train.service.parts import Parts
 from bisect_train.service.problems import Refused, problems
@@ -55,6 +56,6 @@ def compare(
 def find_probe(parts: Parts, key: str) -> StoredProbe:
     """Return a finished probe by its key or the beginning of it. Raises Refused with status 404."""
     try:
-        return parts.backend.store.find_probe(key)
+        return read_probe(parts.backend.store, key)
     except InputError as error:
         raise Refused(404, error.message) from None
