@@ -9,6 +9,7 @@ from pathlib import Path
 from bisect_train.cli.checkup import Finding
 from bisect_train.cli.stock import CLONE, HOME_MIRROR, Stock
 from bisect_train.cli.stored_results import Origin, explain_key, question_of
+from bisect_train.coordinator.event_log import problem_of as problem_of_event
 from bisect_train.coordinator.observing import BEGUN_AS
 from bisect_train.core.errors import BisectTrainError, MachineError
 from bisect_train.core.probe import RECORDER_VERSION
@@ -47,11 +48,28 @@ def _check_database(stock: Stock) -> Iterator[Finding]:
         try:
             problems = archive.problems()
             yield Finding("database", not problems, "; ".join(problems[:_MAX_SHOWN]) or f"{place} is whole", away)
+            yield from _check_events(archive, stock.bisections)
             yield from _check_results(archive, stock.bisections)
         finally:
             archive.close()
     except BisectTrainError as error:
         yield Finding("database", False, error.message, error.hint if "write" in error.message else away)
+
+
+def _check_events(archive: Archive, every: Sequence[StoredBisection]) -> Iterator[Finding]:
+    num, num_wrong = 0, 0
+    for stored in every:
+        for event in archive.events(stored.id):
+            num += 1
+            problem = problem_of_event(event)
+            num_wrong += bool(problem)
+            if problem and num_wrong <= _MAX_SHOWN:
+                said = f"event {event.seq} ({event.kind}) of bisection {stored.id}: {problem}"
+                mend = (
+                    f"ask again, which takes its results over; then `bisect-train cache gc --bisection {stored.id}` removes it"
+                )
+                yield Finding("event", False, said, mend)
+    yield Finding("events", not num_wrong, f"{num - num_wrong} of {num} can be read", "see above")
 
 
 def _check_results(archive: Archive, every: Sequence[StoredBisection]) -> Iterator[Finding]:

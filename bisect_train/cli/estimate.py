@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from statistics import median
 
+from bisect_train.core.errors import MachineError
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import Criterion
 from bisect_train.report.words import say_seconds
@@ -96,7 +97,10 @@ def usual_duration_s(store: Store, question: Question) -> float | None:
     others: list[float] = []
     for stored in [item for item in store.list() if item.question["repo"] == question.repo][:MAX_BISECTIONS]:
         is_alike = stored.question["rung"]["steps"] == question.rung.steps
-        times = [probe.result.wall_s for probe in store.results(stored.id) if probe.result.wall_s > 0]
+        try:
+            times = [probe.result.wall_s for probe in store.results(stored.id) if probe.result.wall_s > 0]
+        except MachineError:  # what is stored of another bisection is damaged: a guess does without it
+            continue
         (alike if is_alike else others).extend(times)
     times = alike or others
     return median(times) if times else None

@@ -15,7 +15,7 @@ from bisect_train.cli.triaging import num_second_looks, second_look_of
 from bisect_train.coordinator.climb import rungs_left
 from bisect_train.coordinator.contradiction import contradicted_marks
 from bisect_train.coordinator.early import count_early
-from bisect_train.coordinator.event_log import read_events, refuse_points
+from bisect_train.coordinator.event_log import read_events, refuse_changes
 from bisect_train.coordinator.golden import GOLDEN_STALE
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.observing import REUSE_DISTRUSTED, StoredState, count_rounds, load_state, results_that_count
@@ -51,7 +51,7 @@ def reopen(desk: Desk, id_or_prefix: str) -> Reopened:
     stored = find_bisection(desk.store, id_or_prefix)
     question = question_in_force(desk.store, stored)
     space = respaced(question, home=desk.home)
-    refuse_points(read_events(desk.store, stored.id), stored.id, len(space.changes))
+    refuse_changes(read_events(desk.store, stored.id), stored.id, len(space.changes))
     state = load_state(desk.store, stored.id, question)
     is_same = (stored.answer or {}).get("status") == "no_regression"
     is_without_runs = is_same and not space.changes and not state.observations

@@ -88,6 +88,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _MOST
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and _is_number(value)
+
+
 def _is_point(value: Any) -> bool:
     try:
         point = point_of_text(value) if isinstance(value, str) else None
@@ -97,8 +101,8 @@ def _is_point(value: Any) -> bool:
 
 
 _TEXT = _must_be("a text", lambda value: isinstance(value, str))
-_WHOLE = _must_be("a whole number", lambda value: isinstance(value, int) and _is_number(value))
-_COUNT = _must_be("a whole number, 0 or more", lambda value: isinstance(value, int) and _is_number(value) and value >= 0)
+_WHOLE = _must_be("a whole number", _is_whole)
+_COUNT = _must_be("a whole number, 0 or more", lambda value: _is_whole(value) and value >= 0)
 _NUMBER = _must_be("a number", _is_number)
 _AMOUNT = _must_be("a number, 0 or more", lambda value: _is_number(value) and value >= 0)
 _FLAG = _must_be("true or false", lambda value: isinstance(value, bool))
@@ -113,7 +117,7 @@ _REQUEST: Mapping[str, Rule] = {
     "seed_idx": _COUNT,
     "repeat": _COUNT,
     "attempt": _COUNT,
-    "proof_of": _WHOLE,
+    "proof_of": _must_be("the number of a change, or -1", lambda value: _is_whole(value) and value >= -1),
     "part": _unless_absent(_WHOLE),
 }
 _SPEC: Mapping[str, Rule] = {
@@ -230,25 +234,27 @@ def refuse_rungs(events: Iterable[StoredEvent], bisection_id: str, num_rungs: in
                 refuse(event, problem, bisection_id=bisection_id)
 
 
-def refuse_points(events: Iterable[StoredEvent], bisection_id: str, num_changes: int) -> None:
+def refuse_changes(events: Iterable[StoredEvent], bisection_id: str, num_changes: int) -> None:
     """Raise MachineError where an event, one of `read_events`, is about changes that its bisection does not have."""
     for event in events:
-        for name, text in _points_of(event):
-            point = point_of_text(text)
-            if max(point.prefix, *(idx + 1 for idx in (*point.plus, *point.minus)), 0) > num_changes:
-                problem = f"`{name}` is {text!r:.{_MAX_SHOWN}}; the bisection has {num_changes} changes"
+        for name, request in _requests_of(event):
+            point, proof_of = point_of_text(request["point"]), request.get("proof_of", -1)
+            most = max(point.prefix, *(idx + 1 for idx in (*point.plus, *point.minus)), 0)
+            wrong = "point" if most > num_changes else "proof_of" if proof_of >= num_changes else ""
+            if wrong:
+                problem = f"`{name}{wrong}` is {_shown(request[wrong])}; the bisection has {num_changes} changes"
                 refuse(event, problem, bisection_id=bisection_id)
 
 
-def _points_of(event: StoredEvent) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of the points in an event's data."""
+def _requests_of(event: StoredEvent) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what in an event's data is about a set of changes, each with the name that goes before its keys."""
     rules = SHAPES.get(event.kind, {})
     if rules.get("point") in (_POINT, _VERSION):
-        yield "point", event.data["point"]
+        yield "", event.data
     if "spec" in rules:
-        yield "spec.point", event.data["spec"]["point"]
+        yield "spec.", event.data["spec"]
     if "requests" in rules:
-        yield from ((f"requests[{idx}].point", item["point"]) for idx, item in enumerate(event.data["requests"]))
+        yield from ((f"requests[{idx}].", item) for idx, item in enumerate(event.data["requests"]))
 
 
 def read_results(store: Store, bisection_id: str) -> tuple[StoredProbe, ...]:

@@ -19,7 +19,7 @@ from bisect_train.coordinator.ahead import runs_ahead, seeds_ahead
 from bisect_train.coordinator.beside import with_good_end
 from bisect_train.coordinator.climb import Climb
 from bisect_train.coordinator.costs import Costs
-from bisect_train.coordinator.event_log import read_events, refuse_points
+from bisect_train.coordinator.event_log import read_events, refuse_changes
 from bisect_train.coordinator.events import (
     CoordinatorEvent,
     PlanMade,
@@ -165,7 +165,7 @@ class Coordinator:
     def _load_stored(self) -> None:
         """Take over what an earlier coordinator of this bisection observed and spent."""
         events = read_events(self._store, self._id)
-        refuse_points(events, self._id, len(self._space.changes))
+        refuse_changes(events, self._id, len(self._space.changes))
         self._begin_rung()
         self._knowledge.load()
         self._nodes.load()

@@ -140,7 +140,7 @@ def fold(state: WatchState, event: StoredEvent) -> WatchState:
     try:
         return _folded(state, event)
     except MISSHAPEN as error:
-        raise damaged(f"event {event.seq} ({event.kind}) of a nightly history", error) from error
+        raise damaged(f"event {event.seq} of a nightly history", f"{event.kind}, {type(error).__name__}: {error}") from error
 
 
 def _folded(state: WatchState, event: StoredEvent) -> WatchState:

@@ -19,12 +19,12 @@ from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.probe import ProbeResult
 from bisect_train.store import codec
 from bisect_train.store.address import is_sqlite, show_address
-from bisect_train.store.contract import PROBE_REUSED
+from bisect_train.store.contract import PROBE_REUSED, StoredEvent
 from bisect_train.store.engine import Database
 from bisect_train.store.home import store_address
 from bisect_train.store.leases import LeaseBook
 from bisect_train.store.locks import LockFolder
-from bisect_train.store.rows import lock_row
+from bisect_train.store.rows import event_of, lock_row
 from bisect_train.store.tables import bisections, events, leases, probes, queue, spent, updates
 
 _MAX_PROBLEMS = 20
@@ -96,6 +96,12 @@ class Archive:
             with self._database.read() as connection:
                 rows = connection.execute(query.where(batch)).all()
             yield from (_result_of(row) for row in rows)
+
+    def events(self, bisection_id: str) -> tuple[StoredEvent, ...]:
+        """Return the events of a bisection, in order; one that is torn says so in its `problem`."""
+        query = select(events).where(events.c.bisection_id == bisection_id).order_by(events.c.seq)
+        with self._database.read() as connection:
+            return tuple(event_of(row) for row in connection.execute(query))
 
     def problems(self) -> list[str]:
         """Return what the database itself finds wrong with its file, and with the links between its rows; [] for nothing.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bisect_train.cli.estimate import usual_duration_s
 from tests.support.command_bench import Bench
 from tests.support.service import service_lab
 
@@ -84,6 +85,11 @@ def test_torn_event_is_listed_with_the_others_around_it(edited: Edited, torn: st
     assert ["bisection", "2"] in kept, "nothing else of the database is lost"
     assert edited.said in edited.bench.call("status", edited.name)[2]
     edited.bench.succeed("status", edited.older)
+    status, out, _ = edited.bench.call("cache", "verify")
+    shown = " ".join(out.split())
+    assert status == 1 and f"event {edited.seq} ({edited.kind}) of bisection {edited.name}: its data is torn" in shown
+    num = len(edited.bench.events(edited.name))
+    assert f"{num - 1} of {num} can be read" in shown and f"cache gc --bisection {edited.name}" in shown
 
 
 def test_answer_that_is_torn_leaves_the_list_whole(edited: Edited) -> None:
@@ -95,6 +101,18 @@ def test_answer_that_is_torn_leaves_the_list_whole(edited: Edited) -> None:
         assert status == 1 and "(finished) of bisection" in err
 
 
+@pytest.mark.parametrize(("text", "usual_s"), [("{", None), ('{"key": "x"}', None), ('{"key": "x", "spec": {}}', 2.0)])
+def test_same_question_asked_again_takes_over_what_was_measured(edited: Edited, text: str, usual_s: float | None) -> None:
+    edited.put(text)
+    with edited.bench.store() as store:
+        assert usual_duration_s(store, edited.bench.lab.question()) == usual_s, "a guess does without what is damaged"
+    again = edited.bench.ask()
+    edited.bench.succeed("resume", again, "--quiet")
+    kinds = [event.kind for event in edited.bench.events(again)]
+    assert kinds.count("probe_reused") >= 3
+    assert edited.said in edited.bench.call("status", edited.name)[2]
+
+
 def test_probe_whose_spec_is_of_another_shape_is_told(edited: Edited) -> None:
     key = json.loads(edited.text)["key"]
     edited.bench.succeed("show", key)
@@ -103,13 +121,14 @@ def test_probe_whose_spec_is_of_another_shape_is_told(edited: Edited) -> None:
     assert status == 1 and f"probe {key} of bisection {edited.name} cannot be read (`spec.point` is not there" in err
 
 
-def test_point_beyond_the_changes_is_told(edited: Edited) -> None:
+@pytest.mark.parametrize(("name", "value"), [("point", "99"), ("point", "2+77"), ("proof_of", 13)])
+def test_event_about_changes_that_are_not_there_is_told(edited: Edited, name: str, value: Any) -> None:
     data = json.loads(edited.text)
-    data["spec"]["point"] = "99"
+    data["spec"][name] = value
     edited.put(json.dumps(data))
     for reader in (("status",), ("resume", "--quiet")):
         status, _, err = edited.bench.call(*args_of(edited, reader))
-        assert status == 1 and edited.said in err and "`spec.point` is '99'; the bisection has 13 changes" in err
+        assert status == 1 and edited.said in err and f"`spec.{name}` is {value!r}; the bisection has 13 changes" in err
 
 
 def test_service_lists_all_and_says_of_the_one_that_it_cannot(edited: Edited, caplog: pytest.LogCaptureFixture) -> None:

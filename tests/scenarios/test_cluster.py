@@ -1,4 +1,4 @@
-"""A bisection on hosts that share nothing: one killed, one cut off, one of another class, one added while it runs."""
+"""Bisections on hosts that share nothing: killed, cut off, of another class, added while it runs, and several to a probe."""
 
 from __future__ import annotations
 
@@ -126,3 +126,76 @@ def test_node_that_returns_wrong_numbers_is_named_and_the_answer_is_right(tmp_pa
     print(report["warnings"], report["cost"])
     assert [change["id"] for change in report["culprits"][0]["changes"]] == [commits[CULPRIT]]
     assert any("yew" in warning for warning in report["warnings"])
+
+
+RANKS = """\
+import os, socket, torch, torch.distributed as dist, reduce
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(5)
+model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(11 + rank)
+for step in range(60):
+    points = torch.randn(32, 6)
+    loss = torch.nn.functional.mse_loss(model(points), points[:, :1] - points[:, 1:2])
+    optimizer.zero_grad()
+    loss.backward()
+    for parameter in model.parameters():
+        reduce.average(parameter.grad, world)
+    optimizer.step()
+print(f"rank {rank} of {world} on {socket.gethostname()}", flush=True)
+"""
+AVERAGE = """\
+import torch.distributed as dist
+
+def average(grad, world):
+    dist.all_reduce(grad)
+    grad /= DIVISOR
+"""
+NUM_OF_RANKS, CULPRIT_OF_RANKS = 12, 5
+
+
+def test_probes_of_two_hosts_each_find_what_only_several_ranks_show(tmp_path: Path) -> None:
+    folder = tmp_path / "coordinator"
+    folder.mkdir()
+    repo = UserRepo.create(folder / "repo")
+    commits = [
+        repo.commit(
+            {
+                "train.py": RANKS,
+                "reduce.py": AVERAGE.replace("DIVISOR", "world**6" if idx >= CULPRIT_OF_RANKS else "world"),
+                f"notes{idx}.txt": "note\n",
+            }
+        )
+        for idx in range(NUM_OF_RANKS)
+    ]
+    recipe = {"command": ["python", "train.py"], "shrink": {"steps": [40], "ranks": [2]}, "resources": {"ranks_per_node": 1}}
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    output, line = folder / "out.txt", CommandLine(repo.path, folder / "home", env=dict(JOIN))
+    with net_hosts(folder) as hosts:
+        for name in ("alder", "birch", "cedar", "elm"):
+            hosts.add(name)
+        asked = ["--good", commits[0], "--recipe", str(folder / "recipe.yaml"), "--python", sys.executable, "--quiet"]
+        asked += ["--repo", str(repo.path), "--address", hosts.address, "--json", str(folder / "report.json")]
+        command = hosts.command("alder", [sys.executable, "-m", "bisect_train.cli.main", "run", *asked])
+        with output.open("w") as said:
+            process = subprocess.Popen(
+                command, cwd=repo.path, env=line.environment, stdout=said, stderr=subprocess.STDOUT, text=True
+            )
+        wait_for_probes(line, process, 2, output)
+        hosts.kill("cedar")
+        status = process.wait(800)
+        print(output.read_text())
+        left = [name for name in ("alder", "birch", "elm") for found in hosts.processes(name) if "train.py" in found.cmdline()]
+    assert status == 0, output.read_text()
+    assert not left
+    report = json.loads((folder / "report.json").read_text())
+    assert [change["id"] for change in report["culprits"][0]["changes"]] == [commits[CULPRIT_OF_RANKS]]
+    store = open_store(line.home)
+    results = [stored.result for stored in store.results(store.list()[0].id)]
+    store.close()
+    print(f"probes ran on {sorted({result.node for result in results})}")
+    for result in results:
+        assert len(result.fingerprint.ranks) == 2
+        assert len(set(result.node.split(" + "))) == 2

@@ -18,7 +18,7 @@ from bisect_train.cli.log_command import _print_event
 from bisect_train.cli.reopening import Reopened, report_of
 from bisect_train.cli.triaging import num_second_looks, second_look_of
 from bisect_train.coordinator import Coordinator, children_of, limits_left, load_state
-from bisect_train.coordinator.event_log import read_events, read_probe, refuse_points
+from bisect_train.coordinator.event_log import read_events, read_probe, refuse_changes
 from bisect_train.coordinator.limits import question_in_force
 from bisect_train.coordinator.person import steps_to_undo, undo_event
 from bisect_train.coordinator.retelling import list_entries
@@ -174,7 +174,7 @@ class EditedBisection:
     def read(self, store: SqlStore) -> None:
         """Read the bisection in every way in which it is read back."""
         question = question_in_force(store, store.load(self.id))
-        refuse_points(read_events(store, self.id), self.id, len(self.space.changes))
+        refuse_changes(read_events(store, self.id), self.id, len(self.space.changes))
         state = load_state(store, self.id, question)
         desk = Desk(self.home, store)
         reopened = Reopened(store.load(self.id), question, self.space, state, state.plan(question, self.space))

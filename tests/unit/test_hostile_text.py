@@ -137,8 +137,9 @@ def test_stored_value_that_is_none_is_told(text: str) -> None:
 
 
 def test_stored_probe_without_its_spec_is_told() -> None:
-    with pytest.raises(MachineError, match="a stored probe cannot be read"):
-        rows.probe_of(SimpleNamespace(data='{"spec": 3}', result=b""))
+    row = SimpleNamespace(key="k", bisection_id="0000000a", time_s=0.0, data='{"spec": 3}', result=b"")
+    with pytest.raises(MachineError, match="probe k of bisection 0000000a cannot be read"):
+        rows.probe_of(row)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from bisect_train.cli import idle, telling, triaging
 from bisect_train.coordinator import climb, descent, node_events, observing, person, spending, warmth
-from bisect_train.coordinator.event_log import SHAPES, problem_of, read_events, read_probe, read_results, refuse_rungs
+from bisect_train.coordinator.event_log import (
+    SHAPES,
+    problem_of,
+    read_events,
+    read_probe,
+    read_results,
+    refuse_changes,
+    refuse_rungs,
+)
 from bisect_train.core.errors import MachineError
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
 from bisect_train.core.probe import ProbeResult
@@ -225,6 +233,26 @@ def test_rung_that_the_ladder_has_not_is_told(changed: dict[str, Any], num_rungs
     refuse_rungs([event_of("rung_taken", sample("rung_taken"))], "0000000a", 2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "said"),
+    [
+        ("marked", ("point",), "6", "`point` is '6'"),
+        ("unbuildable", ("point",), "2-5", "`point` is '2-5'"),
+        ("probe_reused", ("spec", "proof_of"), 5, "`spec.proof_of` is 5"),
+        ("undone", ("requests", 0, "point"), "0+7", "`requests[0].point` is '0+7'"),
+        ("given_up", ("proof_of",), 99, "`proof_of` is 99"),
+    ],
+)
+def test_event_about_a_change_that_is_not_there_is_told(kind: str, path: tuple[Any, ...], value: Any, said: str) -> None:
+    refuse_changes([event_of(name, sample(name)) for name in SAMPLES], "0000000a", 5)
+    data = sample(kind)
+    put(data, path, value)
+    assert problem_of(event_of(kind, data)) == ""
+    with pytest.raises(MachineError, match=rf"event 7 \({kind}\) of bisection 0000000a cannot be read") as caught:
+        refuse_changes([event_of(kind, data)], "0000000a", 5)
+    assert f"{said}; the bisection has 5 changes" in caught.value.message
+
+
 # ---- in a database ------------------------------------------------------------------------------------------------
 
 
@@ -290,7 +318,7 @@ def test_event_of_a_night_of_another_shape_is_told_to_who_follows_the_history(ki
     log.append("main", [("channel", CHANNEL), ("told", TOLD), ("a kind of tomorrow", {"to": 5})])
     assert WatchReader(log, "main").state() == WatchState()
     log.append("main", [(kind, data)])
-    with pytest.raises(MachineError, match=rf"event 4 .{kind}. of a nightly history cannot be read"):
+    with pytest.raises(MachineError, match=rf"event 4 of a nightly history cannot be read .{kind}, "):
         WatchReader(log, "main").state()
 
 
@@ -298,5 +326,5 @@ def test_receipt_is_read_back_with_what_a_newer_version_adds() -> None:
     receipt = Receipt("sent", "12", "x")
     assert Receipt.of_json({**receipt.to_json(), "later": 1}) == receipt and Receipt.of_json({"how": "sent"}) == Receipt("sent")
     for data in ({}, {"how": 5}, {"how": "sent", "place": None}):
-        with pytest.raises(MachineError, match="a stored receipt cannot be read .`how`, `place` and `reason` must be texts"):
+        with pytest.raises(MachineError, match="a stored receipt cannot be read"):
             Receipt.of_json(data)

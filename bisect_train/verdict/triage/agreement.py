@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bisect_train.core.fingerprint import StepRecord
+from bisect_train.core.fingerprint import EndingKind, StepRecord
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.averaging import averages_now_and_then
-from bisect_train.verdict.triage.finding import Evidence, Finding
+from bisect_train.verdict.triage.failure_text import is_collective_mismatch, is_peer_gone
+from bisect_train.verdict.triage.finding import Category, Evidence, Finding
 from bisect_train.verdict.triage.run_view import RunView, number
+from bisect_train.verdict.triage.start import exceptions_of
 from bisect_train.verdict.triage.symptoms import CHOSEN, find, say_ranks
 
 MIN_STEPS = 3  # in a row of different types: a gradient may be missing once; chosen, not measured
@@ -157,7 +159,7 @@ def find_collective_difference(look: Look) -> Iterator[Finding]:
     """Tell of the first collective that differs between ranks in operation, shape or type.
 
     Ranks that send to each other (pipelines) differ rightly; a group of ranks may have calls of its own, so what the baseline
-    shows as well is no finding.
+    shows as well is no finding. Where the run was aborted in these calls, they are why it stopped.
     """
     calls = _calls(look.run)
     if len(calls) < 2 or look.run.has_point_to_point:
@@ -176,7 +178,28 @@ def find_collective_difference(look: Look) -> Iterator[Finding]:
         )
         what = f"collective call {idxs[0]}" if len(idxs) == 1 else f"collective call {place} over all ranks"
         ranks = odd_ranks({rank: call.kind for rank, call in shown.items()})
-        yield find("collectives_differ", f"{what} differs between ranks: {said}", ranks=ranks, evidence=evidence)
+        found = find("collectives_differ", f"{what} differs between ranks: {said}", ranks=ranks, evidence=evidence)
+        yield replace(found, category=Category.STOPPED) if _was_aborted_in(look.run, shown) else found
+
+
+def _was_aborted_in(run: RunView, calls: Mapping[int, _Call]) -> bool:
+    """Return whether a run ended by a signal or an exception in calls that do not fit each other.
+
+    So it is where no rank failed of its own accord, and those that left without a word made no other call, and no step, after
+    it. Hangs are told with the calls in which ranks wait.
+    """
+    raised = exceptions_of(run)
+    if run.fingerprint.ending.kind not in (EndingKind.KILLED, EndingKind.CRASHED):
+        return False
+    if not all(is_peer_gone(text) or is_collective_mismatch(text) for _, text in raised):
+        return False
+    silent = calls.keys() - {rank for rank, _ in raised}
+    return all(_is_last(run, rank, calls[rank]) for rank in silent or calls)
+
+
+def _is_last(run: RunView, rank: int, call: _Call) -> bool:
+    last = run.events("collective")[rank][-1]
+    return number(last.data.get("idx")) == call.idx and (last.step or 0) > max(run.steps[rank], default=-1)
 
 
 @dataclass(frozen=True, slots=True)

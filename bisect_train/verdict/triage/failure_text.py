@@ -50,6 +50,9 @@ _PEER_GONE = re.compile(
     r"NCCL communicator was aborted|recvValue failed|Connection refused",
     re.IGNORECASE,
 )
+_COLLECTIVE_MISMATCH = re.compile(
+    r"op\.preamble\.length <= op\.nbytes|distributed collective mismatch|Detected mismatch between collectives", re.IGNORECASE
+)
 _ALLOCATION = re.compile(
     r"[Tt]ried to allocate ([\d.,]+ ?[KMGTP]?i?B)|you tried to allocate (\d+) bytes|Unable to allocate ([\d.]+ ?[KMGTP]?i?B)"
 )
@@ -86,6 +89,11 @@ def is_collective_timeout(message: str) -> bool:
 def is_peer_gone(message: str) -> bool:
     """Return whether the failure is that another rank went away."""
     return bool(_PEER_GONE.search(message))
+
+
+def is_collective_mismatch(message: str) -> bool:
+    """Return whether ranks made collective calls that do not fit each other."""
+    return bool(_COLLECTIVE_MISMATCH.search(message))
 
 
 def allocation_of(texts: Sequence[str]) -> str:

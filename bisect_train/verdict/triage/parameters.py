@@ -2,7 +2,8 @@
 
 A gradient that is missing or zero at the first step alone is no fault (layers that start at zero), and neither is an expert
 that no sample chose: names with `expert` in them are left out. Gradients are known of the first and the last step only; what
-moved in between had one (layers that are dropped now and then, tasks that take turns).
+moved in between may have had one (layers that are dropped now and then, tasks that take turns). Weight decay moves what has
+zeros for a gradient, too: only where the norm of all gradients is 0 at every step is it sure that nothing had one.
 Recorded lists of names may be cut. What is in such a list is sure, what is not in it is not.
 """
 
@@ -81,9 +82,20 @@ def still(run: RunView) -> Named:
 
 
 def disconnected(run: RunView) -> Named:
-    """Return the parameters without a gradient at both recorded steps; those that moved, where that is known, had one."""
-    has_still = bool(run.events("still_params"))
+    """Return the parameters without a gradient at both recorded steps; of those that moved only if nothing ever had one."""
+    has_still = bool(run.events("still_params")) and not _is_without_any(run)
     return _shared([without_gradient(run), *([still(run)] if has_still else [])], _total(run))
+
+
+def _is_without_any(run: RunView) -> bool:
+    """Return whether the gradient was 0 at every step of every rank, and the parameters did not grow, as decay alone has it.
+
+    Parameters that grow had gradients, which were zeroed before they were looked at.
+    """
+    records = [[record for _, record in sorted(steps.items())] for steps in run.steps.values()]
+    norms = [[record.param_norm for record in of_rank if record.param_norm is not None] for of_rank in records]
+    is_zero = all(record.grad_norm == 0.0 and not record.clip_norm for of_rank in records for record in of_rank)
+    return is_zero and all(bool(known) and known[-1] <= known[0] for known in norms)
 
 
 def frozen(run: RunView) -> Named:

@@ -150,6 +150,8 @@ def _place(finding: Finding, *, is_sharper: bool) -> tuple[int, int, int]:
         return _CATEGORIES.index(finding.category), -1, finding.step if finding.step is not None else -1
     if is_sharper and finding.symptom == "data_changed":
         return len(_CATEGORIES), 0, 0
+    if finding.symptom == "collectives_differ" and finding.category in _FAILURES:
+        return _CATEGORIES.index(finding.category), -1, 0  # why it stopped, before how
     # what is told in another category than its own (see `_as_start`) comes after those that belong there
     num_before = len(_ORDER) if finding.category is not SYMPTOMS[finding.symptom].category else 0
     return _CATEGORIES.index(finding.category), num_before + _ORDER[finding.symptom], 0
