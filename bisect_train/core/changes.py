@@ -143,7 +143,7 @@ class Variant:
     Attributes:
         tree: 40 hex digits of the git tree that is checked out.
         commit: commit that HEAD shows in the checkout (not part of the identity).
-        command: the training command; placeholders {config} {out} {port} {ranks} {seed} {steps} are still open.
+        command: the training command; placeholders such as {config} and {ranks} are still open.
         config: the generated config file for `{config}`, or None when the config travels with the tree.
         config_path: path in the tree that `{config}` stands for when `config` is None, or "".
         subtrees: submodules at their recorded trees.

@@ -159,7 +159,8 @@ def _command_lines(findings: Findings) -> list[str]:
     return [
         "",
         "# The training command as a list; no shell sees it.",
-        "# Placeholders: {config} {overrides} {seed} {steps} {ranks} {port} {out}",
+        "# Placeholders: {config} {overrides} {seed} {steps} {ranks} {port} {out}; on several nodes",
+        "# also {nnodes} {node_rank} {local_ranks} {master_addr} (docs/cluster.md).",
         *[line for line in (guess, _one_line(others)) if line],
         f"command: [{', '.join(quoted(item) for item in command)}]",
     ]

@@ -241,6 +241,31 @@ def test_parameter_that_moved_had_a_gradient_between_the_steps_that_were_looked_
     assert told(unknown) == ["disconnected_parameters"]  # where nothing says that it moved
 
 
+@pytest.mark.parametrize(
+    ("norms", "param_norms", "is_told"),
+    [
+        ((0.0, 0.0, 0.0), (10.0, 9.9), True),  # weight decay moves what never had a gradient
+        ((0.0, 0.0, 0.0), (10.0, 10.0), True),
+        ((0.0, 1e-9, 0.0), (10.0, 9.9), False),  # another parameter may have had this one, or this one
+        ((0.0, None, 0.0), (10.0, 9.9), False),
+        ((0.0, 0.0, 0.0), (10.0, 10.1), False),  # gradients that were zeroed before they were looked at
+        ((0.0, 0.0, 0.0), (None, None), False),
+    ],
+)
+def test_parameter_that_moved_never_had_a_gradient_only_if_nothing_had_one_at_any_step(
+    norms: tuple[float | None, ...], param_norms: tuple[float | None, ...], is_told: bool
+) -> None:
+    def change(_: int, step: int) -> dict[str, Any]:
+        which = 0 if step == 0 else 2 if step == 39 else 1
+        return {"grad_norm": norms[which], "param_norm": {0: param_norms[0], 39: param_norms[1]}.get(step)}
+
+    zero = {"zero": ["head.weight"]}
+    run = make_run(change=change, events=gradients(first=zero, last=zero, still=()))
+    assert ("disconnected_parameters" in told(run)) is is_told
+    assert ("disconnected_parameters" in told(run, baseline=make_run())) is is_told
+    assert "disconnected_parameters" not in told(run, baseline=run)
+
+
 def cut(*, missing: tuple[str, ...], num_missing: int, still: tuple[str, ...], num_still: int, of: int = 130) -> Any:
     """Return events whose lists of names are cut, equal at both ends."""
     gone = {"missing": list(missing), "zero": [], "num_missing": num_missing, "num_zero": 0, "num": of}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from bisect_train.core.fingerprint import Ending, EndingKind, Event
 from bisect_train.core.probe import ProbeResult
+from bisect_train.verdict.divergence import Stage
 from bisect_train.verdict.triage import Category, SecondRun, hard_symptoms, symptoms_of
 from bisect_train.verdict.triage.waits import read_waits
 from tests.support.triage_records import collective, finding_of, judge, make_run, told
@@ -281,6 +285,67 @@ def test_rank_that_a_signal_ended_is_the_launchers_root_cause() -> None:
     log = "Root Cause (first observed failure):\n[0]:\n  time : x\n  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 7)\n"
     run = make_run(5, ranks=2, ending=Ending(EndingKind.KILLED, "killed: SIGKILL", "ended by SIGKILL", signal=9), log=log)
     assert told(run) == ["rank_died", "killed"] and finding_of("rank_died", run).ranks == (1,)
+
+
+ABORTED = Ending(EndingKind.KILLED, "killed: SIGABRT", "rank 0: ended by SIGABRT", signal=6)
+RESET = "[pair.cc:537] Read error [127.0.0.1]:4768: Connection reset by peer."
+TOO_LONG = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 144 vs 4. Received data size doesn't match expected"
+GOES_ON = [collective(2, "all_reduce", [4])]
+
+
+def aborted(
+    *,
+    step: int,
+    num_steps: int,
+    later: dict[int, list[Event]] | None = None,
+    raised: dict[int, str] | None = None,
+    **asked: Any,
+) -> ProbeResult:
+    """Return a run of two ranks whose calls 1 differ in this step; `later`: calls after it, `raised`: exceptions, by rank."""
+
+    def events(rank: int) -> dict[str, list[Event]]:
+        calls = [collective(0, "broadcast", [8]), collective(1, "all_reduce", [1 + 24 * rank]), *(later or {}).get(rank, [])]
+        message = {1: RESET} if raised is None else raised
+        exceptions = (
+            [Event("exception", step, {"exc_type": "RuntimeError", "message": message[rank]})] if rank in message else []
+        )
+        return {"exit": [], "exception": exceptions, "collective": [replace(call, step=step) for call in calls]}
+
+    return make_run(num_steps, ranks=2, events=events, **{"ending": ABORTED, **asked})
+
+
+@pytest.mark.parametrize(("num_steps", "category"), [(0, Category.WONT_START), (5, Category.STOPPED)])
+def test_calls_in_which_a_rank_was_aborted_are_why_it_died(num_steps: int, category: Category) -> None:
+    run = aborted(step=num_steps, num_steps=num_steps)
+    assert told(run) == ["collectives_differ", "rank_died", "killed"] and judge(run).category is category
+    found = finding_of("collectives_differ", run)
+    assert found.stage is Stage.REDUCTION and "all_reduce [25] float32 on rank 1" in found.summary
+    assert told(run, baseline=make_run(ranks=2))[0] == "collectives_differ"
+
+
+@pytest.mark.parametrize(
+    "message", [TOO_LONG, "Detected mismatch between collectives on ranks. Rank 0 is running collective: x"]
+)
+def test_exception_over_calls_that_do_not_fit_is_told_after_the_calls(message: str) -> None:
+    ending = Ending(EndingKind.CRASHED, "RuntimeError", f"RuntimeError: {message}", 1)
+    run = aborted(step=5, num_steps=5, raised={0: message, 1: RESET}, ending=ending)
+    assert told(run)[0] == "collectives_differ" and "crash" in told(run)
+
+
+@pytest.mark.parametrize(
+    ("run", "first"),
+    [
+        (aborted(step=5, num_steps=5, raised={0: "index out of range", 1: RESET}), "rank_died"),  # a reason of its own
+        (aborted(step=5, num_steps=5, later={0: GOES_ON}), "rank_died"),  # it got past these calls
+        (aborted(step=2, num_steps=5), "rank_died"),  # it made steps after them
+        (aborted(step=5, num_steps=5, raised={}, later={1: GOES_ON}), "killed"),  # rank 1 may have died in another call
+        (aborted(step=5, num_steps=5, ending=Ending(EndingKind.OUT_OF_MEMORY, message="x")), "out_of_memory"),
+        (aborted(step=5, num_steps=5, raised={}, ending=HANG, stacks=files(in_call("reduce"), in_call("barrier"))), "hang"),
+    ],
+)
+def test_calls_that_differ_are_no_cause_of_what_came_after_them(run: ProbeResult, first: str) -> None:
+    assert told(run)[0] == first and told(run)[-1] == "collectives_differ"
+    assert finding_of("collectives_differ", run).category is Category.SILENT_DISTRIBUTED
 
 
 def test_exception_on_one_rank_is_a_crash_of_that_rank() -> None:

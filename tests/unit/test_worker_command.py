@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bisect_train.core.changes import Variant
 from bisect_train.core.probe import ProbeSpec, Rung
-from bisect_train_workers.command import CommandError, Places, complete_command, insert_command, program_seed
+from bisect_train_workers.command import CommandError, Places, Share, complete_command, insert_command, program_seed
 
 PLACES = Places("/env/bin/python", "/p/config.yaml", "/p/out", 23456)
+SECOND = replace(PLACES, share=Share(1, 2, "10.0.0.7"))
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", "23456"]
 
 
@@ -61,6 +64,45 @@ def test_complete_command_puts_plain_python_under_torchrun(command: list[str], r
 )
 def test_complete_command_leaves_launchers_alone(command: list[str]) -> None:
     assert "--nproc-per-node" not in complete_command(spec_of(*command, ranks=2), PLACES)
+
+
+def test_command_on_several_nodes_says_which_one_it_is_on() -> None:
+    nodes = [
+        "--nnodes",
+        "2",
+        "--node-rank",
+        "1",
+        "--nproc-per-node",
+        "4",
+        "--master-addr",
+        "10.0.0.7",
+        "--master-port",
+        "23456",
+    ]
+    found = complete_command(spec_of("python", "-u", "t.py", ranks=8), SECOND)
+    assert found == ["/env/bin/python", "-m", "torch.distributed.run", *nodes, "t.py"]
+    own = (
+        "torchrun",
+        "--nnodes={nnodes}",
+        "--node-rank={node_rank}",
+        "--n={local_ranks}/{ranks}",
+        "{master_addr}:{port}",
+        "t.py",
+    )
+    assert complete_command(spec_of(*own, ranks=8), SECOND) == [
+        *("torchrun", "--nnodes=2", "--node-rank=1", "--n=4/8", "10.0.0.7:23456", "t.py")
+    ]
+    assert complete_command(spec_of(*own, ranks=8), PLACES) == [
+        *("torchrun", "--nnodes=1", "--node-rank=0", "--n=8/8", "127.0.0.1:23456", "t.py")
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", [["torchrun", "--nproc-per-node={ranks}", "t.py"], ["bash", "run.sh"], ["python", "t.py", "{local_ranks}"]]
+)
+def test_command_that_would_start_all_ranks_on_each_node_is_an_error(command: list[str]) -> None:
+    with pytest.raises(CommandError, match="on 2 nodes, but the command starts them itself"):
+        complete_command(spec_of(*command, ranks=2), SECOND)
 
 
 def test_complete_command_of_one_rank_needs_no_launcher() -> None:

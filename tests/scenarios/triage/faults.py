@@ -420,8 +420,7 @@ SILENT_DISTRIBUTED = (
         "initial_parameters_differ",
         "a seed for each rank, and no broadcast",
         "averaged_by_hand",
-        (("    dist.broadcast(parameter.data, 0)\n", "    pass\n"),),
-        also=frozenset({"parameters_differ"}),
+        (("    dist.broadcast(parameter.data, 0)\n", "    pass\n"),),  # that they differ afterwards, too, is no second fact
     ),
     Fault(
         "parameters_differ",
@@ -467,8 +466,10 @@ SILENT_DISTRIBUTED = (
                 "        dist.all_reduce",
             ),
         ),
-        perhaps=frozenset({"killed", "crash", "rank_died", "hang"}),  # gloo aborts one rank, or both wait
-        category=Category.STOPPED,
+        also=frozenset({"rank_died"}),
+        perhaps=frozenset({"killed", "crash"}),  # as gloo ends the rank to which too much is sent
+        category=Category.WONT_START,  # in the first step
+        leads=True,
         timeout_s=60.0,
     ),
     Fault(

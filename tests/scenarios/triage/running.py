@@ -44,6 +44,7 @@ class Fault:
         also: what triage says besides: what follows from the mistake.
         perhaps: what it may say besides, as the timing of ranks has it.
         category: of the finding that leads; None for that of the symptom.
+        leads: whether the symptom must be told first; else something that it leads to may be.
         stage: that is named; None for that of the symptom.
         needs_baseline: whether the healthy twin is given to triage, too.
         steps: optimizer steps that are asked for, None lets the program end.
@@ -60,6 +61,7 @@ class Fault:
     also: frozenset[str] = frozenset()
     perhaps: frozenset[str] = frozenset()
     category: Category | None = None
+    leads: bool = False
     stage: Stage | None = None
     needs_baseline: bool = False
     steps: int | None = None
@@ -151,6 +153,7 @@ def check_fault(fault: Fault, said: Triage) -> None:
     known = SYMPTOMS[fault.symptom]
     assert found.stage is (fault.stage or known.stage), found
     assert said.category is (fault.category or known.category), f"{fault.planted}: {said.findings[0]} leads"
+    assert not fault.leads or said.findings[0] is found, f"{fault.planted}: {said.findings[0]} leads"
     besides = named.keys() - {fault.symptom}
     rest = besides - fault.also - fault.perhaps
     assert not rest, f"{fault.planted}: triage says {sorted(rest)} besides: {[named[name].summary for name in rest]}"
