@@ -303,7 +303,7 @@ def _package_commits(
 def limits_left(store: Store, question: Question, ids: Sequence[str]) -> Limits:
     """Return a question's limits less what some bisections have used of them; 0 of what is spent."""
     limits = question.limits
-    spending = Spending(question.settings.gpus)
+    spending = Spending(question.gpus_of_probe)
     num_probes, used_s = 0, 0.0
     for name in ids:
         events = read_events(store, name)

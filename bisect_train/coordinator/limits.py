@@ -95,7 +95,7 @@ def _with_parts(store: Store, bisection_id: str) -> list[str]:
 def _refuse_hours(store: Store, ids: Sequence[str], question: Question, gpu_hours: float) -> None:
     if not question.settings.gpus:
         raise InputError("no probe uses a GPU, so --budget-gpu-hours limits nothing", hint="use --max-probes")
-    spending = Spending(question.settings.gpus)
+    spending = Spending(question.gpus_of_probe)
     for name in ids:
         spending.load(read_events(store, name), store.results(name))
     if gpu_hours < spending.hours:

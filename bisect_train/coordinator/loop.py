@@ -97,7 +97,7 @@ class Coordinator:
         self._begin_rung()
         self._nodes = NodeWatch(question, bisection_id=bisection_id, store=store)
         self._earlier_s = 0.0
-        self._spending = Spending(question.settings.gpus, question.limits.gpu_hours, question.limits.wall_s)
+        self._spending = Spending(question.gpus_of_probe, question.limits.gpu_hours, question.limits.wall_s)
         self._started_s = 0.0
         # who cancels or resumes a part means the whole
         self._whole = (bisection_id, question.part_of) if question.part_of else (bisection_id,)

@@ -292,6 +292,12 @@ class Question:
         """Whether no rung comes after this one."""
         return self.rung_idx + 1 >= len(self.ladder)
 
+    @property
+    def gpus_of_probe(self) -> float:
+        """GPUs that one probe takes on all its nodes, on the largest rung: what a limit counts is never too little."""
+        ranks = max([self.bad_state.ranks or 1, self.rung.ranks, *(rung.ranks for rung in self.ladder)])
+        return self.settings.gpus * num_nodes(ranks, self.settings.ranks_per_node)
+
     def at_rung(self, idx: int) -> Question:
         """Return the question on another rung of its ladder: its steps, ranks and overrides, and CPUs for these ranks."""
         rung = self.ladder[idx]

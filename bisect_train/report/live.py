@@ -75,7 +75,7 @@ class LiveView:
         self._is_on = not quiet
         self._started_s = clock()
         is_ascii = not console.encoding.lower().startswith("utf")
-        self._state = LiveState(space.changes, is_ascii=is_ascii, gpus=question.settings.gpus)
+        self._state = LiveState(space.changes, is_ascii=is_ascii, gpus=question.gpus_of_probe)
         for seen in earlier:
             self._state.runs_at.setdefault(seen.point, []).append(seen)
         self._live: Live | None = None
@@ -145,7 +145,7 @@ class LiveView:
         before = self._question.rung.name
         self._space, self._question = event.space, event.question
         in_flight, finished, warnings = self._state.in_flight, self._state.finished, self._state.warnings
-        self._state = LiveState(event.space.changes, is_ascii=self._state.is_ascii, gpus=event.question.settings.gpus)
+        self._state = LiveState(event.space.changes, is_ascii=self._state.is_ascii, gpus=event.question.gpus_of_probe)
         self._state.in_flight, self._state.finished, self._state.warnings = in_flight, finished, warnings
         self._line(f"{before}: {event.reason}; now probes of {event.question.rung.name}")
 

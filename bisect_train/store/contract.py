@@ -20,8 +20,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bisect_train.core.errors import InputError
+from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.probe import ProbeResult
+from bisect_train.core.question import Question
 
 MARKED = "marked"
 UNDONE = "undone"
@@ -275,10 +276,18 @@ def whole_in(question: dict[str, Any]) -> str:
 
 
 def gpus_in(question: dict[str, Any]) -> float:
-    """Return how many GPUs one probe of a question uses."""
-    settings = question.get("settings")
-    gpus = settings.get("gpus") if isinstance(settings, dict) else None
-    return float(gpus) if isinstance(gpus, (int, float)) else 0.0
+    """Return how many GPUs one probe of a question uses; of a question that nobody can read as many as it says by itself."""
+    found = question.get("settings")
+    settings: dict[str, Any] = found if isinstance(found, dict) else {}
+    gpus = settings.get("gpus")
+    if not isinstance(gpus, (int, float)):
+        return 0.0
+    if not settings.get("ranks_per_node"):
+        return float(gpus)
+    try:
+        return Question.of_json(question).gpus_of_probe
+    except MachineError:
+        return float(gpus)
 
 
 def next_id(created_s: float, is_taken: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from bisect_train.core.errors import InputError, RecipeError
 from bisect_train.core.probe import Rung, join_nodes, local_ranks, num_nodes, split_nodes
 from bisect_train.core.question import Question
 from bisect_train.recipe import Recipe, load_recipe
+from bisect_train.store.contract import gpus_in
 from tests.support.git_repos import question_of
 from tests.support.probes import make_settings
 
@@ -127,3 +128,12 @@ def test_ranks_that_cannot_be_spread_are_told(
     with pytest.raises(InputError) as caught:
         check_spread(recipe, [command], ranks)
     assert words in caught.value.message
+
+
+def test_gpus_of_a_probe_are_those_of_all_nodes_of_the_largest_rung() -> None:
+    ladder = (Rung(10, 1), Rung(50, 16))
+    asked = replace(question_of("a" * 40, "b" * 40), rung=ladder[0], ladder=ladder)
+    alone, spread = (replace(asked, settings=make_settings(gpus=4.0, ranks_per_node=num)) for num in (0, 8))
+    assert (alone.gpus_of_probe, spread.gpus_of_probe) == (4.0, 8.0)
+    assert [gpus_in(json.loads(json.dumps(item.to_json()))) for item in (alone, spread)] == [4.0, 8.0]
+    assert gpus_in({"settings": {"gpus": 2, "ranks_per_node": 8}}) == 2.0

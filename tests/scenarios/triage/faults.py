@@ -466,8 +466,7 @@ SILENT_DISTRIBUTED = (
                 "        dist.all_reduce",
             ),
         ),
-        also=frozenset({"rank_died"}),
-        perhaps=frozenset({"killed", "crash"}),  # as gloo ends the rank to which too much is sent
+        perhaps=frozenset({"killed", "crash", "rank_died"}),  # gloo ends the rank to which too much is sent, the other fails
         category=Category.WONT_START,  # in the first step
         leads=True,
         timeout_s=60.0,
