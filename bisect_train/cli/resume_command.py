@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,17 @@ OPEN = ("", "unfinished", "budget")
 @click.command("resume")
 @click.argument("bisection", default="last", metavar="[ID]")
 @limit_options
+@click.option("--address", metavar="RAY", help="Ray cluster to join, where it is not the one of before [default: that one].")
 @output_options
 @telling_options
-def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | None, within: float | None, **values: Any) -> int:
+def command(
+    bisection: str,
+    max_probes: int | None,
+    budget_gpu_hours: float | None,
+    within: float | None,
+    address: str | None,
+    **values: Any,
+) -> int:
     """Go on with a stored bisection; ID is the beginning of its id, or `last`.
 
     No finished probe is run again. A bisection that has its answer is reported, nothing is run. One inside a merge is gone on
@@ -41,6 +50,7 @@ def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | No
       bisect-train resume
       bisect-train resume 3f2a --out report/
       bisect-train resume --max-probes 200
+      bisect-train resume --address 10.0.0.9:6379
     """
     _, output, _ = split_options(values)
     with open_desk() as desk:
@@ -56,6 +66,7 @@ def command(bisection: str, max_probes: int | None, budget_gpu_hours: float | No
             status = deliver(report, make_console(output), output=output)
             tell_answer(desk, report, output.tell)
             return status
+        question = question if address is None else replace(question, executor=address)
         repository = Repository.open(Path(question.repo), home=desk.home)
         with read_changes(repository, question, desk.home) as (space, executor):
             status = drive_bisection(desk, stored.id, question, space, output=output, executor=executor)

@@ -329,8 +329,8 @@ _BETWEEN_NODES = " + "
 
 
 def join_nodes(names: Iterable[str]) -> str:
-    """Return the name of the nodes that one probe ran on together."""
-    return _BETWEEN_NODES.join(names)
+    """Return the name of the nodes that one probe ran on together, whichever of them was the first."""
+    return _BETWEEN_NODES.join(sorted(names))
 
 
 def split_nodes(name: str) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bisect_train.store.home import open_store
@@ -126,6 +128,49 @@ def test_node_that_returns_wrong_numbers_is_named_and_the_answer_is_right(tmp_pa
     print(report["warnings"], report["cost"])
     assert [change["id"] for change in report["culprits"][0]["changes"]] == [commits[CULPRIT]]
     assert any("yew" in warning for warning in report["warnings"])
+
+
+def test_bisection_whose_head_dies_goes_on_in_a_cluster_elsewhere(tmp_path: Path) -> None:
+    repo = UserRepo.create(tmp_path / "repo")
+    commits = [
+        repo.commit({"train.py": TRAIN, "level.py": f"LEVEL = {2.0 if idx >= CULPRIT else 1.0}\n", f"notes{idx}.txt": "note\n"})
+        for idx in range(NUM_COMMITS)
+    ]
+    (tmp_path / "recipe.yaml").write_text(json.dumps(RECIPE))
+    line, output = CommandLine(repo.path, tmp_path / "home", env=dict(JOIN)), tmp_path / "out.txt"
+    asked = [
+        "--good",
+        commits[0],
+        "--recipe",
+        str(tmp_path / "recipe.yaml"),
+        "--python",
+        sys.executable,
+        "--no-warm",
+        "--quiet",
+    ]
+    with ray_nodes(tmp_path / "first") as nodes:
+        for name in ("alder", "birch"):
+            nodes.add(name)
+        with output.open("w") as said:
+            process = line.start("run", *asked, "--quiet", "--address", nodes.address, output=said)
+            wait_for_probes(line, process, 4, output)
+            for found in nodes.processes("alder"):
+                with contextlib.suppress(psutil.Error):
+                    found.kill()
+            killed_t = time.monotonic()
+            status = process.wait(300)
+        print(f"ended with {status} {time.monotonic() - killed_t:.0f} s after the head's death: {output.read_text()[-500:]}")
+        assert status not in (0, 2)
+    before = [event for event in line.events() if event.kind == "probe_finished"]
+    with ray_nodes(tmp_path / "second") as nodes:
+        for name in ("cedar", "elm"):
+            nodes.add(name)
+        status, text = line.run("resume", "--address", nodes.address, "--quiet", "--json", str(tmp_path / "report.json"))
+    assert status == 0, text
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [change["id"] for change in report["culprits"][0]["changes"]] == [commits[CULPRIT]]
+    finished = [event.data["key"] for event in line.events() if event.kind == "probe_finished"]
+    assert len(before) >= 4 and len(finished) == len(set(finished)), "nothing was run twice"
 
 
 RANKS = """\

@@ -237,6 +237,15 @@ def test_probe_of_several_nodes_takes_different_ones_or_waits() -> None:
     assert choose_nodes(nodes, ONE_CPU, {"id-c": [ONE_CPU] * 2}, at_once=2, avoid=["a"]) == ()  # it waits for c
 
 
+def test_shaky_node_comes_last_and_ends_no_probe_of_several_nodes() -> None:
+    nodes = [node("a"), node("b"), node("c")]
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, shaky=["id-a"])) == "b"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {"id-b": [ONE_CPU], "id-c": [ONE_CPU]}, shaky=["id-a"])) == "a"
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, at_once=2, shaky=["id-a"], avoid=["b"])) == "c b"
+    assert choose_nodes(nodes, ONE_CPU, {"id-c": [ONE_CPU]}, at_once=2, shaky=["id-a"]) == ()  # it waits for c
+    assert name_of(choose_nodes(nodes, ONE_CPU, {}, at_once=3, shaky=["id-a"])) == "b c a"
+
+
 @given(st.lists(st.integers(0, 4), max_size=5), st.integers(1, 4))
 def test_gangs_that_fit_are_those_that_can_be_placed_one_after_the_other(slots: list[int], at_once: int) -> None:
     nodes = [node(str(idx), float(num)) for idx, num in enumerate(slots) if num]

@@ -98,6 +98,7 @@ def test_spread_ranks_are_another_measurement() -> None:
 def test_names_of_nodes_that_run_a_probe_together_come_apart_again() -> None:
     assert split_nodes(join_nodes(["alder", "birch"])) == ["alder", "birch"]
     assert split_nodes("alder") == ["alder"]
+    assert join_nodes(["birch", "alder"]) == join_nodes(["alder", "birch"])
 
 
 def test_ranks_that_can_be_spread_are_taken(tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def choose_nodes(
     at_once: int = 1,
     avoid: Collection[str] = (),
     busy: Collection[str] = (),
+    shaky: Collection[str] = (),
     num_run: Mapping[str, int] | None = None,
 ) -> tuple[ClusterNode, ...]:
     """Return the nodes on which a probe should run now, () while there is no room for it.
@@ -175,9 +176,13 @@ def choose_nodes(
         at_once: different nodes that it takes.
         avoid: names of nodes that are taken only where there are not enough others that could ever hold it.
         busy: ids of nodes that others use so much that Ray would let the probe wait.
+        shaky: ids of nodes that may be dead already. They come last; a probe of several nodes, which each one can end, waits
+            for others.
         num_run: by a node's id how many probes it was given so far; of nodes that are as free, the one with fewest.
     """
     able = [node for node in nodes if count_slots(wanted, node.has) >= 1]
+    if at_once > 1 and sum(node.id not in shaky for node in able) >= at_once:
+        able = [node for node in able if node.id not in shaky]
     others = [node for node in able if node.name not in avoid]
     allowed = others if len(others) >= at_once else able
     free = [(node, count_slots(wanted, left_of(node.has, taken.get(node.id, ())))) for node in allowed]
@@ -186,7 +191,7 @@ def choose_nodes(
     def rank(item: tuple[ClusterNode, int]) -> tuple[bool, bool, float, int, str]:
         node, num_free = item
         share = num_free / count_slots(wanted, node.has)
-        return (node.name in avoid, node.id in busy, -share, num_run.get(node.id, 0), node.name)
+        return (node.name in avoid, node.id in busy or node.id in shaky, -share, num_run.get(node.id, 0), node.name)
 
     best = sorted((item for item in free if item[1] >= 1), key=rank)[:at_once]
     return tuple(node for node, _ in best) if len(best) == at_once else ()

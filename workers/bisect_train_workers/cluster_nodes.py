@@ -172,12 +172,16 @@ class ClusterNodes:
         return bool(self.usable())
 
     def busy(self, wanted: Resources) -> Collection[str]:
-        """Return the ids of nodes on which a probe would wait, or might be lost, as far as Ray knows at the moment."""
+        """Return the ids of nodes on which a probe would wait, as far as Ray knows at the moment."""
         now_t = time.monotonic()
-        shaky = {node_id for node_id, lost_t in self._lost_t.items() if now_t - lost_t < _SHAKY_S}
         if now_t - self._free_t > FRESH_S:
             self._free, self._free_t = _free_resources(), now_t
-        return shaky | {node_id for node_id, has in self._free.items() if not count_slots(wanted, has)}
+        return {node_id for node_id, has in self._free.items() if not count_slots(wanted, has)}
+
+    def shaky(self) -> Collection[str]:
+        """Return the ids of nodes on which a worker was lost a moment ago."""
+        now_t = time.monotonic()
+        return {node_id for node_id, lost_t in self._lost_t.items() if now_t - lost_t < _SHAKY_S}
 
     def _find_room(self) -> None:
         """Ask a cluster that starts nodes by itself for room, and wait for the first of it; others have it or never will."""

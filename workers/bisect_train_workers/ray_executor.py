@@ -266,7 +266,14 @@ class RayExecutor:
             wanted, busy = wanted_of(job.settings), cluster.busy(wanted_of(job.settings))
             avoid = {name for names in job.avoid for name in split_nodes(names)}
             nodes = choose_nodes(
-                *(cluster.usable(), wanted, self._taken()), at_once=job.nodes, avoid=avoid, busy=busy, num_run=self._num_run
+                cluster.usable(),
+                wanted,
+                self._taken(),
+                at_once=job.nodes,
+                avoid=avoid,
+                busy=busy,
+                shaky=cluster.shaky(),
+                num_run=self._num_run,
             )
             if nodes:
                 del self._queue[job.id]
@@ -310,18 +317,28 @@ class RayExecutor:
             except StopIteration:
                 self._finish(ProbeLost(running.job_id, "the worker ended without a result"))
             except RayError as error:
-                for node in running.nodes:
-                    assert self._cluster is not None
-                    self._cluster.lose(node.id)
+                self._note_lost(running.nodes, "")
                 self._finish(ProbeLost(running.job_id, f"{type(error).__name__}: {last_line(error)}"))
 
     def _take(self, job_id: str, event: ExecutorEvent | NodeTrouble) -> None:
         if isinstance(event, NodeTrouble):
             self._take_trouble(job_id, event.message)
         elif isinstance(event, (ProbeFinished, ProbeLost)):
+            running = self._running[job_id]
+            if running.group is not None:
+                _let_end(running.stream)
+                if isinstance(event, ProbeLost):
+                    self._note_lost(running.nodes, event.reason)
             self._finish(event)
         else:
             self._waiting.append(event)
+
+    def _note_lost(self, nodes: Sequence[ClusterNode], reason: str) -> None:
+        """Take note that a worker was lost: of several nodes on the one that the reason names, else on any of them."""
+        named = [node for node in nodes if f" on {node.name}:" in reason]
+        for node in named or nodes:
+            assert self._cluster is not None
+            self._cluster.lose(node.id)
 
     def _take_trouble(self, job_id: str, message: str) -> None:
         """A node cannot run probes: on a cluster it is left out and the probe lost, as long as there are others."""
@@ -413,6 +430,14 @@ def _count_slots(settings: RunSettings) -> int:
 def _fits(job: ProbeJob, nodes: Sequence[ClusterNode]) -> bool:
     """Return whether some nodes could ever hold a probe."""
     return count_gangs([count_slots(wanted_of(job.settings), node.has) for node in nodes], job.nodes) > 0
+
+
+def _let_end(stream: Any) -> None:
+    """Let a task come to its end, which follows its last event at once: else its group would take the worker away before."""
+    with contextlib.suppress(RayError, StopIteration):
+        ready, _ = ray.wait([stream], timeout=_CUT_OFF_S, fetch_local=True)
+        for _ in ready:
+            next(stream)
 
 
 def _stop(running: _Running) -> None:
