@@ -12,10 +12,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from ray.cluster_utils import AutoscalingCluster
 
 from bisect_train.store.home import open_store
 from tests.support.command_line import CommandLine
@@ -36,6 +36,31 @@ RECIPE = {
     "metrics": {"loss": {"from": "log", "pattern": "loss ([0-9.]+)", "better": "lower"}},
 }
 WORKERS = {"worker": {"resources": {"CPU": 1, "object_store_memory": 80_000_000}, "node_config": {}, "max_workers": 3}}
+CLUSTER: dict[str, Any] = {
+    "cluster_name": "scaled",
+    "max_workers": 3,
+    "idle_timeout_minutes": 0.1,
+    "upscaling_speed": 1.0,
+    "provider": {"type": "external", "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"},
+    "available_node_types": {
+        **WORKERS,
+        "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+    },
+    "head_node_type": "ray.head.default",
+    "auth": {},
+    "docker": {},
+    "initialization_commands": [],
+    "setup_commands": [],
+    "head_setup_commands": [],
+    "worker_setup_commands": [],
+    "head_start_ray_commands": [],
+    "worker_start_ray_commands": [],
+    "file_mounts": {},
+    "cluster_synced_files": [],
+    "file_mounts_sync_continuously": False,
+    "rsync_exclude": [],
+    "rsync_filter": [],
+}
 HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
@@ -49,14 +74,18 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def scaling_cluster(folder: Path, *, is_v2: bool) -> Iterator[str]:
-    """Start a head without CPUs and its autoscaler; give its address. Everything of it, and of nothing else, is ended afterwards."""
-    made = AutoscalingCluster({"CPU": 0}, dict(WORKERS), autoscaler_v2=is_v2, idle_timeout_minutes=0.1)
-    (folder / "cluster.json").write_text(json.dumps(made._config))
+    """Start a head without CPUs and its autoscaler; give its address. All of it, and nothing else, is ended afterwards."""
+    more = {"provider": {**CLUSTER["provider"], "launch_multiple": True, "head_node_id": HEAD_ID}} if is_v2 else {}
+    (folder / "cluster.json").write_text(json.dumps({**CLUSTER, **more}))
     temp = tempfile.mkdtemp(prefix="bt-s-", dir="/tmp")  # sockets lie in it: the path must be short
     env = {**os.environ, **JOIN, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_TMPDIR": temp}
-    env |= {"BISECT_TRAIN_NODE_HOME": str(folder / "node"), "BT_SCALED": str(folder)}
+    env |= {
+        "BISECT_TRAIN_NODE_HOME": str(folder / "node"),
+        "BT_SCALED": str(folder),
+        "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID,
+    }
     if is_v2:
-        env |= {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID}
+        env |= {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID}
     port = free_port()
     ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", "--num-cpus=0"]
     ray += [f"--autoscaling-config={folder / 'cluster.json'}", "--include-dashboard=false", "--object-store-memory=80000000"]

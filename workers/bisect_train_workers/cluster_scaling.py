@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,8 @@ from bisect_train_workers.placement import Resources
 
 _MADE_UP = re.compile(r"node_[0-9a-f]{40,}")
 _STATUS = "__autoscaling_status"
+_FIRST_STATUS_S = 10.0
+"""A cluster that was started a moment ago says nothing yet of its kinds of nodes, seconds."""
 
 
 def can_scale() -> bool:
@@ -52,9 +55,12 @@ def _bundle(wanted: Resources) -> dict[str, float]:
 def _old_kinds() -> list[str]:
     from ray.experimental.internal_kv import _internal_kv_get
 
-    raw = _internal_kv_get(_STATUS)
+    deadline = time.monotonic() + _FIRST_STATUS_S
+    while not (raw := _internal_kv_get(_STATUS)) and time.monotonic() < deadline:
+        time.sleep(0.5)
     report: dict[str, Any] = json.loads(raw).get("autoscaler_report") or {} if raw else {}
-    return [*(report.get("active_nodes") or {}), *(report.get("idle_nodes") or {})]
+    named = (report.get("node_type_mapping") or {}).values()
+    return [*(report.get("active_nodes") or {}), *(report.get("idle_nodes") or {}), *named]
 
 
 def _new_kinds() -> list[str]:
