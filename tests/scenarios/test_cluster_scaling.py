@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -61,15 +60,11 @@ CLUSTER: dict[str, Any] = {
     "rsync_exclude": [],
     "rsync_filter": [],
 }
+PORT = 6379
+"""The provider's nodes look for their head there, and nowhere else."""
 HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -86,8 +81,7 @@ def scaling_cluster(folder: Path, *, is_v2: bool) -> Iterator[str]:
     }
     if is_v2:
         env |= {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID}
-    port = free_port()
-    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", "--num-cpus=0"]
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={PORT}", "--num-cpus=0"]
     ray += [f"--autoscaling-config={folder / 'cluster.json'}", "--include-dashboard=false", "--object-store-memory=80000000"]
     try:
         done = subprocess.run(ray, env=env, capture_output=True, text=True, timeout=100, check=False)
