@@ -114,8 +114,9 @@ def test_ctrl_c_ends_within_seconds_and_leaves_nothing(tmp_path: Path, when: str
 
 
 _IN_TERMINAL = """\
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
 os.setsid()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a terminal's shell does not have it ignored, who runs tests may
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
