@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from ray.util import get_node_ip_address
 
 from bisect_train.store.home import open_store
 from tests.support.command_line import CommandLine
@@ -60,18 +62,23 @@ CLUSTER: dict[str, Any] = {
     "rsync_exclude": [],
     "rsync_filter": [],
 }
-PORT = 6379
-"""The provider's nodes look for their head there, and nowhere else."""
 HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("", 0))
+        return int(found.getsockname()[1])
+
+
 @contextlib.contextmanager
 def scaling_cluster(folder: Path, *, is_v2: bool) -> Iterator[str]:
     """Start a head without CPUs and its autoscaler; give its address. All of it, and nothing else, is ended afterwards."""
-    more = {"provider": {**CLUSTER["provider"], "launch_multiple": True, "head_node_id": HEAD_ID}} if is_v2 else {}
-    (folder / "cluster.json").write_text(json.dumps({**CLUSTER, **more}))
+    port, own = free_port(), get_node_ip_address()  # type: ignore[no-untyped-call]
+    provider = {**CLUSTER["provider"], "gcs_address": f"{own}:{port}", "launch_multiple": is_v2}
+    (folder / "cluster.json").write_text(json.dumps({**CLUSTER, "provider": {**provider, "head_node_id": HEAD_ID}}))
     temp = tempfile.mkdtemp(prefix="bt-s-", dir="/tmp")  # sockets lie in it: the path must be short
     env = {**os.environ, **JOIN, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_TMPDIR": temp}
     env |= {
@@ -81,7 +88,7 @@ def scaling_cluster(folder: Path, *, is_v2: bool) -> Iterator[str]:
     }
     if is_v2:
         env |= {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID}
-    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={PORT}", "--num-cpus=0"]
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", "--num-cpus=0"]
     ray += [f"--autoscaling-config={folder / 'cluster.json'}", "--include-dashboard=false", "--object-store-memory=80000000"]
     try:
         done = subprocess.run(ray, env=env, capture_output=True, text=True, timeout=100, check=False)
@@ -120,7 +127,7 @@ def test_nodes_are_started_for_a_bisection_and_go_after_it(tmp_path: Path, is_v2
         assert raylets_of(tmp_path) == 1
         asked = ["--good", commits[0], "--recipe", str(tmp_path / "recipe.yaml"), "--python", sys.executable, "--no-warm"]
         asked += ["--address", address, "--parallel", "2", "--json", str(tmp_path / "report.json"), "--quiet"]
-        status, said = line.run("run", *asked, timeout_s=400)
+        status, said = line.run("run", *asked, timeout_s=240)
         print(said)
         most = raylets_of(tmp_path)
         ended_t = time.monotonic()
