@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bisect_train.core.executor import ExecutorEvent, ProbeFinished
+from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
 from bisect_train.core.fingerprint import EndingKind, Fingerprint
 from bisect_train.core.probe import MetricPattern, ProbeJob
 from bisect_train_workers.command import Share
@@ -105,6 +105,19 @@ def test_metric_is_read_where_it_was_printed(tmp_path: Path) -> None:
 def test_exception_on_the_other_node_is_the_failure(tmp_path: Path) -> None:
     found = fingerprint_of(run_on_two(job_of_two(tmp_path, "if rank and idx == 1: raise KeyError('vocab')"), tmp_path))
     assert (found.ending.kind, found.ending.message) == (EndingKind.CRASHED, "KeyError: 'vocab'")
+
+
+CANNOT_MEET = "RuntimeError('Gloo connectFullMesh failed with: timed out connecting: SO_ERROR: No route to host')"
+
+
+def test_nodes_that_cannot_reach_each_other_say_nothing_of_the_variant(tmp_path: Path) -> None:
+    last = run_on_two(job_of_two(tmp_path, f"raise {CANNOT_MEET}"), tmp_path)
+    assert isinstance(last, ProbeLost) and "could not reach each other: connectFullMesh failed" in last.reason
+
+
+def test_connection_that_fails_after_steps_is_the_variants(tmp_path: Path) -> None:
+    found = fingerprint_of(run_on_two(job_of_two(tmp_path, f"if idx == 2: raise {CANNOT_MEET}"), tmp_path))
+    assert found.ending.kind is EndingKind.CRASHED
 
 
 def test_node_whose_setup_fails_says_so(tmp_path: Path) -> None:

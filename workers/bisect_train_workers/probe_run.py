@@ -41,6 +41,11 @@ LEAVE_S = 20.0
 """Time that a program gets to leave after all its ranks were stopped, seconds."""
 
 _PORT_IN_USE = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
+_CANNOT_MEET = re.compile(
+    r"client socket has timed out|connectFullMesh failed|No route to host|Network is unreachable|Name or service not known|"
+    r"Temporary failure in name resolution",
+    re.IGNORECASE,
+)
 _DISK_FULL = "No space left on device"
 _STACK_CHARS = 20_000
 
@@ -161,7 +166,7 @@ def run_once(
     if early.stop is not None and ending.kind is not EndingKind.CANNOT_START:  # that says the wrong code ran
         ending = Ending(EndingKind.STOPPED)
         return FinishedRun(probe, evidence, ending, early.stop, _read_metrics(patterns, logs, before, ending))
-    _refuse_foreign_trouble(evidence, ending)
+    _refuse_foreign_trouble(evidence, ending, is_on_several=bool(probe.members))
     return FinishedRun(probe, evidence, ending, metrics=_read_metrics(patterns, logs, before, ending))
 
 
@@ -242,13 +247,15 @@ def _explain(ending: Ending, probe: PreparedProbe) -> Ending:
     return dataclasses.replace(ending, message=f"{ending.message} {note}".strip())
 
 
-def _refuse_foreign_trouble(evidence: Evidence, ending: Ending) -> None:
-    """Raise where the failure says nothing about the user's program: its port was taken, the disk is full."""
-    if ending.kind is not EndingKind.CRASHED:
+def _refuse_foreign_trouble(evidence: Evidence, ending: Ending, *, is_on_several: bool) -> None:
+    """Raise where a failure says nothing of the user's program: its port was taken, the disk is full, nodes cannot meet."""
+    if ending.kind not in (EndingKind.CRASHED, EndingKind.KILLED):
         return
     num_steps = max((len(process.steps) for process in evidence.processes), default=0)
     if num_steps == 0 and _PORT_IN_USE.search(ending.message + evidence.log[-TAIL_CHARS:]):
         raise LostError(f"the port of the process group was in use: {ending.message[:300]}")
+    if num_steps == 0 and is_on_several and (found := _CANNOT_MEET.search(evidence.log)):
+        raise LostError(f"its nodes could not reach each other: {found[0]} ({ending.message[:300]})")
     if _DISK_FULL in ending.message:
         raise NodeError(f"the disk of {node_name()} is full: the program ended with {ending.message[:300]}")
 
