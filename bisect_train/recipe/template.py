@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from bisect_train.core.errors import BisectTrainError
 
+_USES_TORCH = re.compile(r"torch|lightning|transformers|accelerate|deepspeed|megatron|fastai|\btrl\b|litgpt", re.IGNORECASE)
 _MAX_READ = 60  # python files that are looked into; the likely ones come first
 _TRAINING_MARKS = (r"\.backward\(", r"\.zero_grad\(", r"\boptim\.\w+\(", r"\bTrainer\(", r"__name__ == .__main__")
 _CONFIG_SUFFIXES = (".yaml", ".yml", ".toml", ".json")
@@ -36,6 +37,7 @@ class Findings:
         data_folders: untracked paths that git ignores and that are there.
         uses_wandb: whether the first script imports wandb.
         has_overrides: whether the first script seems to take `key=value` arguments (hydra, omegaconf).
+        has_steps: whether steps of torch's optimizers can be counted: False where scripts were found and nothing names torch.
     """
 
     scripts: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class Findings:
     data_folders: tuple[str, ...] = ()
     uses_wandb: bool = False
     has_overrides: bool = False
+    has_steps: bool = True
 
 
 def inspect_tree(files: Sequence[str], read: Callable[[str], str], *, untracked: Sequence[str] = ()) -> Findings:
@@ -67,6 +70,7 @@ def inspect_tree(files: Sequence[str], read: Callable[[str], str], *, untracked:
         data_folders=_data_folders(ignored, untracked or files),
         uses_wandb=bool(re.search(r"^[ \t]*(import|from) wandb\b", text, re.MULTILINE)),
         has_overrides=bool(re.search(r"^[ \t]*(import|from) hydra\b|OmegaConf\.from_cli", text, re.MULTILINE)),
+        has_steps=not scripts or any(_USES_TORCH.search(source) for source in sources.values()),
     )
 
 
@@ -131,7 +135,7 @@ def recipe_template(findings: Findings) -> str:
         "# How bisect-train runs one probe of this repository. Relative paths start at the repository.",
         *_command_lines(findings),
         *_config_lines(findings),
-        *_SHRINK_LINES,
+        *_shrink_lines(findings),
         *_data_lines(findings),
         *_TAIL_LINES,
     ]
@@ -191,11 +195,20 @@ def _config_lines(findings: Findings) -> list[str]:
     return [*lines, '# config: {file: configs/train.yaml, override: "--{key}={value}"}']
 
 
-_SHRINK_LINES = (
-    "",
-    "# A probe is stopped after so many optimizer steps. The cheapest rung whose ends differ is used; --steps N takes one.",
-    "shrink:",
-    "  steps: [10, 50, 200]   # `end` lets the program finish",
+def _shrink_lines(findings: Findings) -> list[str]:
+    steps = "[10, 50, 200]   # `end` lets the program finish"
+    if not findings.has_steps:
+        steps = "[end]   # nothing here names torch, whose steps would be counted: the program finishes, a metric below decides"
+    return [
+        "",
+        "# A probe is stopped after so many optimizer steps. The cheapest rung whose ends differ is used; --steps N takes one.",
+        "shrink:",
+        f"  steps: {steps}",
+        *_MORE_SHRINK_LINES,
+    ]
+
+
+_MORE_SHRINK_LINES = (
     "  # ranks: [1, 2]",
     "  # accumulation: {key: train.accumulation, value: 1}   # on the most ranks; fewer accumulate more, the batch stays",
     "  # set: {data.max_rows: 1000}   # keys that scale the run and nothing else; needs config.override",

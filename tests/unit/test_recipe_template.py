@@ -91,6 +91,18 @@ def test_empty_tree_gives_a_recipe_that_says_what_to_correct(tmp_path: Path) -> 
     assert load_template(tmp_path, findings).command == ("python", "train.py")
 
 
+def test_program_that_nothing_of_torch_is_in_runs_to_its_end(tmp_path: Path) -> None:
+    source = "import numpy\nfor step in range(9):\n    loss = step\nif __name__ == '__main__':\n    pass\n"
+    files = {"train.py": source, "level.py": "LEVEL = 1\n"}
+    plain = inspect_tree(list(files), files.__getitem__)
+    assert plain.scripts == ("train.py",) and not plain.has_steps
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe_template(plain))
+    assert load_recipe(path).shrink.steps == (None,)
+    files["model.py"] = "from lightning import LightningModule\n"
+    assert inspect_tree(list(files), files.__getitem__).has_steps
+
+
 def test_template_says_which_steps_are_taken_and_its_pattern_reads_numbers() -> None:
     text = recipe_template(Findings())
     assert "The cheapest rung whose ends differ is used" in text
@@ -108,17 +120,17 @@ NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_character
     scripts=st.lists(NAMES.map(lambda name: f"{name}.py"), max_size=3),
     configs=st.lists(NAMES.map(lambda name: f"configs/{name}.yaml"), max_size=3),
     data=st.lists(NAMES.map(lambda name: f"data_{name}"), max_size=2, unique=True),
-    flags=st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
+    flags=st.tuples(*[st.booleans()] * 5),
 )
 def test_template_always_loads(
     tmp_path_factory: pytest.TempPathFactory,
     scripts: list[str],
     configs: list[str],
     data: list[str],
-    flags: tuple[bool, bool, bool, bool],
+    flags: tuple[bool, ...],
 ) -> None:
     flag = "--config={config}" if flags[0] else ""
-    findings = Findings(tuple(scripts), tuple(configs), flag, flags[1], tuple(data), flags[2], flags[3])
+    findings = Findings(tuple(scripts), tuple(configs), flag, flags[1], tuple(data), flags[2], flags[3], flags[4])
     recipe = load_template(tmp_path_factory.mktemp("recipe"), findings)
     assert (scripts[0] if scripts else "train.py") in recipe.command
     assert [link.source for link in recipe.data.links] == data
