@@ -57,7 +57,9 @@ def ask_question(
     patched = {path for fixup in fixups for path in paths_of(repository.git, fixup)}
     linked = tuple(item.link.target for item in base.good_state.data)
     checkouts = Checkouts(repository, commits, recipe, patched, linked, base.settings.python)
-    check_spread(recipe, (command, base.bad_state.command), [base.bad_state.ranks or 1, *(rung.ranks for rung in ladder)])
+    again = recipe.restart.ranks or 1 if recipe.restart else 1
+    all_ranks = [base.bad_state.ranks or 1, again, *(rung.ranks for rung in ladder)]
+    check_spread(recipe, (command, base.bad_state.command), all_ranks)
     named = THE_COMMAND if asked.command else f"`command:` in {recipe.path}"
     if any(when.command for when in base.whens):
         for one in commands_of(base.whens, command, repository, commits):

@@ -44,7 +44,11 @@ class Reporter:
 
 @contextmanager
 def piped() -> Iterator[tuple[Reporter, Share]]:
-    """Give what reports to our standard output, and our share as the input tells it; what is printed goes to stderr."""
+    """Give what reports to our standard output, and our share as the input tells it; what is printed goes to stderr.
+
+    An interrupt is how a service ends us: it is taken even where the service itself was started with it ignored (`serve &`).
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     share = Share()
     threading.Thread(target=_listen, args=(sys.stdin.fileno(), share), name="share", daemon=True).start()
     with os.fdopen(os.dup(1), "w", encoding="ascii", newline="\n") as pipe:

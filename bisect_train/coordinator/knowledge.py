@@ -40,7 +40,7 @@ from bisect_train.coordinator.trust import has_foreign_judge, is_contradicted, i
 from bisect_train.coordinator.unread import Reads
 from bisect_train.core.changes import Point, Variant
 from bisect_train.core.early import EarlyRules
-from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec, probe_key
+from bisect_train.core.probe import MachineFacts, ProbeResult, ProbeSpec, probe_key, share_a_node
 from bisect_train.core.question import Question
 from bisect_train.core.reads import ReadSet
 from bisect_train.core.verdict import VerdictKind
@@ -201,7 +201,7 @@ class Knowledge:
     def _find_foreign(self, key: str) -> ProbeResult | None:
         """Return a stored result that can stand for a run of this bisection."""
         result = self._store.find_result(key)
-        if result is None or result.node in self._disbelieved or not is_reusable(result, self._question.settings):
+        if result is None or share_a_node(result.node, self._disbelieved) or not is_reusable(result, self._question.settings):
             return None
         return result
 

@@ -22,7 +22,7 @@ from bisect_train.coordinator.observing import request_of
 from bisect_train.coordinator.person import WITH_RESULT, steps_to_undo, undo_event
 from bisect_train.coordinator.spending import PROBE_LOST
 from bisect_train.core.changes import Point, Variant
-from bisect_train.core.probe import MachineFacts
+from bisect_train.core.probe import MachineFacts, share_a_node
 from bisect_train.core.question import Question
 from bisect_train.search.node_checks import CHECK_REPEAT, NODE_CHECK, deciding_runs
 from bisect_train.search.terms import PROVED, Phase, Plan, Request, Rules, answer_nodes
@@ -171,8 +171,8 @@ class NodeWatch:
             self._lost_on.setdefault(key, set()).add(node)
 
     def is_wrong(self, node: str) -> bool:
-        """Return whether what a node says is not believed."""
-        return self._suspects.get(node) is Why.WRONG
+        """Return whether what a node says is not believed, or nodes together of which one was among nodes that were wrong."""
+        return share_a_node(node, (name for name, why in self._suspects.items() if why is Why.WRONG))
 
     def why_disbelieved(self, node: str) -> str:
         """Return why a result from a node is thrown away and its probe run again, "" if it counts."""

@@ -304,8 +304,9 @@ class ProbeJob:
 
     @property
     def nodes(self) -> int:
-        """How many nodes it takes."""
-        return num_nodes(self.spec.ranks, self.settings.ranks_per_node)
+        """How many nodes it takes, with the run beside it, which comes before or after it."""
+        specs = (self.spec, self.reference) if self.reference is not None else (self.spec,)
+        return max(num_nodes(spec.ranks, self.settings.ranks_per_node) for spec in specs)
 
     def with_own_settings(self) -> ProbeJob:
         """Return the job with settings that have the interpreter, the data and the patterns of its variant."""
@@ -336,6 +337,12 @@ def join_nodes(names: Iterable[str]) -> str:
 def split_nodes(name: str) -> list[str]:
     """Return the names that `join_nodes` put together."""
     return name.split(_BETWEEN_NODES)
+
+
+def share_a_node(name: str, names: Iterable[str]) -> bool:
+    """Return whether a name, of one node or of several, has a node in common with any of others."""
+    own = set(split_nodes(name))
+    return any(own & set(split_nodes(other)) for other in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from bisect_train.core.probe import share_a_node
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.verdict.end_terms import Ends, EndsStatus
@@ -126,7 +127,7 @@ class Weighed:
 def weigh_words(
     words: Sequence[tuple[str, str]], *, nodes: Collection[str], can_ask: bool = True, is_repeating: bool | None = None
 ) -> Weighed:
-    """Return what the words about one run come to.
+    """Return what the words about one run come to. Of nodes that speak together, those that share one speak once: the first.
 
     Args:
         words: (node, word) of trusted nodes; "" is a word that decides nothing.
@@ -137,8 +138,9 @@ def weigh_words(
     """
     said: dict[str, set[str]] = {}
     for node, word in words:
-        said.setdefault(node, set()).add(word)
-    spoken = tuple(said)
+        if node in said or not share_a_node(node, said):
+            said.setdefault(node, set()).add(word)
+    spoken = tuple(dict.fromkeys(node for node, _ in words))
     if len({word for node_words in said.values() for word in node_words} - {""}) <= 1:
         return Weighed(Standing.AGREED if len(said) > 1 else Standing.ALONE, avoid=spoken, nodes=spoken)
     steady = {node: next(iter(own)) for node, own in said.items() if len(own) == 1}
@@ -146,14 +148,14 @@ def weigh_words(
         return Weighed(Standing.MAJORITY, wrong=wrong, nodes=spoken)
     if len(set(steady.values()) - {""}) >= NUM_UNLIKE:
         return Weighed(Standing.NOISE, nodes=spoken)
-    if can_ask and len(said) < MAX_WITNESSES and set(nodes) - set(said):
+    if can_ask and len(said) < MAX_WITNESSES and any(not share_a_node(node, said) for node in nodes):
         return Weighed(Standing.OPEN, avoid=spoken, nodes=spoken)
     if is_repeating:
         return Weighed(Standing.SPLIT, nodes=spoken)
     if len(steady) < len(said):
         return Weighed(Standing.NOISE, nodes=spoken)
     counts = Counter(node for node, _ in words)
-    once = [node for node in spoken if counts[node] == 1 and node in nodes]
+    once = [node for node in said if counts[node] == 1 and node in nodes]
     if can_ask and once:
         return Weighed(Standing.OPEN, avoid=tuple(node for node in nodes if node != once[0]), nodes=spoken)
     return Weighed(Standing.SPLIT, nodes=spoken)

@@ -222,3 +222,13 @@ def test_run_that_fails_is_seen_again_where_values_decide() -> None:
 
 def test_checks_are_a_part_of_their_own() -> None:
     assert NODE_CHECK < 0
+
+
+def test_nodes_that_speak_together_are_one_witness_and_those_that_share_one_too() -> None:
+    nodes = ("a + b", "c + d")
+    words = [("a + c", "x"), ("b + d", "y"), ("a + b", "x")]
+    assert weigh_words(words, nodes=nodes, is_repeating=True).standing is Standing.SPLIT, "a has spoken twice"
+    assert weigh_words([("a + c", "x"), ("a + b", "x")], nodes=nodes).standing is Standing.ALONE
+    assert weigh_words([("a + b", "x"), ("c + d", "x")], nodes=nodes).standing is Standing.AGREED
+    both = weigh_words([("a + b", "x"), ("c + d", "y"), ("e + f", "y")], nodes=(*nodes, "e + f"))
+    assert (both.standing, both.wrong) == (Standing.MAJORITY, ("a + b",))

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,9 +96,11 @@ with piped() as (report, share):
 """
 
 
-def test_process_hears_its_share_and_interrupts_itself_once_its_service_is_gone() -> None:
+@pytest.mark.parametrize("trap", ["", "trap '' INT; "], ids=["usual", "service in the background"])
+def test_process_hears_its_share_and_interrupts_itself_once_its_service_is_gone(trap: str) -> None:
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+    command = ["sh", "-c", f'{trap}exec "$@"', "sh", sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         assert json.loads(process.stdout.readline())["kind"] == "started"
         process.stdin.write('nonsense\n{"share": "x"}\n{"share": 4}\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,19 @@ def test_code_from_outside_outweighs_everything() -> None:
 def test_exit_status_without_any_exception_has_a_signature() -> None:
     ending = decide_ending(evidence(process(), status=3, log="fatal: no data\n\n"))
     assert (ending.signature, ending.message, ending.exit_status) == ("exit status 3", "fatal: no data", 3)
+
+
+def test_ranks_that_lose_those_of_a_node_at_its_limit_are_part_of_the_hang() -> None:
+    gone = error("RuntimeError", "Connection closed by peer [10.0.0.2]:1234")
+    ranks = (process(0, steps=1, world_size=2), process(1, steps=1, world_size=2, exception=gone, exit={"code": 1}))
+    hang = evidence(*ranks, status=None, ended_by="timeout")
+    assert decide_ending(replace(hang, is_on_several=True)).signature == "timeout: hang"
+    assert decide_ending(hang).kind is EndingKind.CRASHED, "of one node it is what happened"
+
+
+def test_cause_outweighs_its_effect_on_another_node_whatever_the_clocks_say() -> None:
+    ranks = (
+        process(0, world_size=2, t=1.0, exception=error("RuntimeError", "Connection reset by peer", "effect")),
+        process(1, world_size=2, t=2.0, exception=error("ValueError", "the cause", "cause")),
+    )
+    assert decide_ending(replace(evidence(*ranks, status=1), is_on_several=True)).signature == "cause"

@@ -167,9 +167,10 @@ class ClusterNodes:
         self._looked_t = 0.0
 
     def put_aside(self, node_id: str, why: str) -> bool:
-        """Leave a node out for a while; return whether others of the class are left."""
+        """Leave a node out for a while; return whether enough others of the class are left for a probe."""
         self._troubles[node_id] = _Trouble(why, time.monotonic() + RETRY_S)
-        return bool(self.usable())
+        wanted = wanted_of(self._settings)
+        return count_gangs([count_slots(wanted, node.has) for node in self.usable()], self._settings.nodes) > 0
 
     def busy(self, wanted: Resources) -> Collection[str]:
         """Return the ids of nodes on which a probe would wait, as far as Ray knows at the moment."""

@@ -48,6 +48,7 @@ class Evidence:
         last_event_t: when the last step or event came, seconds since the epoch.
         stacks: text of the stacks that each process left, by pid.
         has_gpu: whether the program may use a GPU.
+        is_on_several: whether its ranks ran on several nodes, each with a clock and a time limit of its own.
     """
 
     outcome: Outcome
@@ -64,6 +65,7 @@ class Evidence:
     last_event_t: float = 0.0
     stacks: Mapping[int, str] = field(default_factory=dict)
     has_gpu: bool = False
+    is_on_several: bool = False
 
 
 def decide_ending(evidence: Evidence) -> Ending:
@@ -133,7 +135,9 @@ def _timeout(evidence: Evidence) -> Ending:
     """Tell a hang from a slow program, and either from a rank that died while the others wait for it."""
     limit = f"stopped at the time limit of {evidence.timeout_s:g} s"
     silence = find_silence(evidence)
-    failed = _recorded_failure(evidence.processes, evidence) or _hidden_failure(evidence, gone=silence.dead_ranks)
+    failures = (_recorded_failure(evidence.processes, evidence), _hidden_failure(evidence, gone=silence.dead_ranks))
+    # where one node reaches the limit first, the ranks of the others lose theirs a moment before
+    failed = next((item for item in failures if item and not (evidence.is_on_several and is_peer_gone(item.message))), None)
     if failed is None and silence.is_hang and silence.dead_ranks:
         failed = _rank_died(evidence, silence.dead_ranks[0])
     if failed is not None:
@@ -253,7 +257,12 @@ def _recorded_failure(processes: Sequence[ProcessRecord], evidence: Evidence) ->
     ]
     if not lines:
         return None
-    first = min(lines, key=lambda line: float(line.get("t", 0.0)))
+
+    def order(line: dict[str, Any]) -> tuple[bool, float]:
+        is_effect = evidence.is_on_several and is_peer_gone(str(line.get("data", {}).get("message", "")))
+        return is_effect, float(line.get("t", 0.0))
+
+    first = min(lines, key=order)
     return _exception_ending(first.get("data", {}), evidence.outcome.status)
 
 

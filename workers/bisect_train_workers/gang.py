@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,7 +19,7 @@ from typing import Protocol
 
 from bisect_train.core.executor import ExecutorEvent
 from bisect_train.core.probe import ProbeJob
-from bisect_train_workers.program import Outcome, Program, RunningProgram, supervise
+from bisect_train_workers.program import Outcome, Program, RunningProgram, SupervisorLostError, supervise
 
 PID_STRIDE = 10_000_000
 """Added to the process ids of each further node; more than any kernel gives."""
@@ -49,7 +50,7 @@ class News:
 
 
 class Member(Protocol):
-    """One of the further nodes. All but `end` raise `probe_run.LostError` where it is gone."""
+    """One of the further nodes. All raise `probe_run.LostError` where it is gone."""
 
     def start(self) -> None:
         """Have the prepared program started."""
@@ -58,8 +59,9 @@ class Member(Protocol):
         """Return what is new."""
         ...
 
-    def end(self) -> None:
-        """Have the program and all it started ended."""
+    def stop(self) -> News:
+        """Have the program and all it started ended; return the last that is new."""
+        ...
 
 
 class Gang(Protocol):
@@ -90,6 +92,12 @@ class _Part:
     idx: int
     member: Member
     last: News = field(default_factory=News)
+    offset_s: float = math.inf
+
+    def take(self, news: News, records: Path) -> None:
+        """Lay news beside the records of the first node; the clocks differ by what the quickest news says."""
+        self.last, self.offset_s = news, min(self.offset_s, time.time() - news.now_t)
+        lay_beside(news, records, idx=self.idx, offset_s=self.offset_s)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -120,8 +128,9 @@ class RunningGang:
             self._note(self._local_outcome)
         for part in self._parts:
             if part.outcome is None:
-                part.last = part.member.news()
-                lay_beside(part.last, self._records, idx=part.idx)
+                part.take(part.member.news(), self._records)
+                if part.outcome is not None and part.outcome.ended_by == "orders":
+                    raise SupervisorLostError("a node's share was ended, and not by this probe")
                 self._note(part.outcome)
         is_over = self._local_outcome is not None and all(part.outcome is not None for part in self._parts)
         if not is_over and self._failed_t and time.monotonic() - self._failed_t > GRACE_S:
@@ -144,13 +153,15 @@ class RunningGang:
         return sum(part.last.oom_kills for part in self._parts)
 
     def end(self) -> None:
-        """Have everything ended on all nodes, and wait for it."""
+        """Have everything ended on all nodes, wait for it, and take what it left."""
         if self._is_over:
             return
         self._is_over = True
         self._local.end()
         for part in self._parts:
-            part.member.end()
+            if part.outcome is None:
+                with contextlib.suppress(Exception):  # it is gone: whoever waited for it has been told
+                    part.take(part.member.stop(), self._records)
 
     def _note(self, outcome: Outcome | None) -> None:
         if outcome is not None and self._first_failure is None and has_failed(outcome):
@@ -200,15 +211,15 @@ def join_outcomes(own: Outcome, others: Sequence[tuple[int, Outcome | None]], *,
     )
 
 
-def lay_beside(news: News, records: Path, *, idx: int) -> None:
+def lay_beside(news: News, records: Path, *, idx: int, offset_s: float) -> None:
     """Add what a member recorded to the records of the first node.
 
     Args:
         news: of the member.
         records: folder of the first node's record files.
         idx: of the member's node, from 1.
+        offset_s: added to its times, seconds.
     """
-    offset_s = time.time() - news.now_t
     for name, offset, content in news.files:
         if not (found := _FILE.fullmatch(name)):
             continue
@@ -217,6 +228,11 @@ def lay_beside(news: News, records: Path, *, idx: int) -> None:
             content = b"".join(_shift_line(line, idx=idx, offset_s=offset_s) for line in content.splitlines())
         with (records / shifted).open("ab" if offset else "wb") as file:
             file.write(content)
+
+
+def node_of_pid(pid: int) -> int:
+    """Return the number of the node that a process of the records ran on, 0 for the first."""
+    return pid // PID_STRIDE
 
 
 def shift_pid(pid: int, idx: int) -> int:

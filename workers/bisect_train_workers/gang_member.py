@@ -25,7 +25,7 @@ from bisect_train_workers.preparing import lay_out, make_program, run_setup, who
 from bisect_train_workers.probe_run import PreparedProbe
 from bisect_train_workers.processes import sweep_orphans
 from bisect_train_workers.program import RunningProgram, SupervisorLostError, supervise
-from bisect_train_workers.program_log import TAIL_CHARS, read_log
+from bisect_train_workers.program_log import read_log
 from bisect_train_workers.workplaces import TaskContext, furnish, take_checkout
 
 Result = TypeVar("Result")
@@ -92,15 +92,23 @@ class GangMember:
         assert self._probe is not None and self._running is not None
         has_ended = self._running.wait(wait_s)
         files = self._new_lines(self._probe.folders.records)
-        if not has_ended:
-            return News(files, time.time())
-        outcome, log = self._running.outcome(), read_log(self._probe.program.log)
-        stacks = [(path.name, 0, path.read_bytes()) for path in self._probe.folders.records.glob("stacks-rank*-pid*.txt")]
-        return News((*files, *stacks), time.time(), outcome, log[-TAIL_CHARS:], count_oom_kills() - self._kills_before)
+        return self._last_news(files) if has_ended else News(files, time.time())
+
+    def stop(self) -> News:
+        """End the program, and return the last that it recorded and printed. Raises as `news`."""
+        assert self._probe is not None and self._running is not None
+        self._running.end()
+        return self._last_news(self._new_lines(self._probe.folders.records))
 
     def end(self) -> None:
         """End the program, and give everything back."""
         self._held.close()
+
+    def _last_news(self, files: tuple[tuple[str, int, bytes], ...]) -> News:
+        assert self._probe is not None and self._running is not None
+        outcome, log = self._running.outcome(), read_log(self._probe.program.log)
+        stacks = [(path.name, 0, path.read_bytes()) for path in self._probe.folders.records.glob("stacks-rank*-pid*.txt")]
+        return News((*files, *stacks), time.time(), outcome, log, count_oom_kills() - self._kills_before)
 
     def _prepare(self) -> list[str]:
         sweep_orphans()

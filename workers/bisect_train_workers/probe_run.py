@@ -22,6 +22,7 @@ from bisect_train.core.fingerprint import (
 )
 from bisect_train.core.probe import MetricPattern, ProbeJob, ProbeResult
 from bisect_train_workers import command, environment
+from bisect_train_workers.dead_rank import is_peer_gone
 from bisect_train_workers.early_look import EARLY_LOOK_S, EarlyLook
 from bisect_train_workers.ending import Evidence, decide_ending, find_silence, has_reached_steps
 from bisect_train_workers.gang import Member, supervise_gang
@@ -161,12 +162,13 @@ def run_once(
         has_gpu=probe.job.settings.gpus > 0,
         ended_t=started_t + outcome.run_s,
         oom_kills=count_oom_kills() - kills_before + running.oom_kills,
+        is_on_several=bool(probe.members),
     )
     ending = _explain(decide_ending(evidence), probe)
     if early.stop is not None and ending.kind is not EndingKind.CANNOT_START:  # that says the wrong code ran
         ending = Ending(EndingKind.STOPPED)
         return FinishedRun(probe, evidence, ending, early.stop, _read_metrics(patterns, logs, before, ending))
-    _refuse_foreign_trouble(evidence, ending, is_on_several=bool(probe.members))
+    _refuse_foreign_trouble(evidence, ending)
     return FinishedRun(probe, evidence, ending, metrics=_read_metrics(patterns, logs, before, ending))
 
 
@@ -247,17 +249,27 @@ def _explain(ending: Ending, probe: PreparedProbe) -> Ending:
     return dataclasses.replace(ending, message=f"{ending.message} {note}".strip())
 
 
-def _refuse_foreign_trouble(evidence: Evidence, ending: Ending, *, is_on_several: bool) -> None:
+def _refuse_foreign_trouble(evidence: Evidence, ending: Ending) -> None:
     """Raise where a failure says nothing of the user's program: its port was taken, the disk is full, nodes cannot meet."""
     if ending.kind not in (EndingKind.CRASHED, EndingKind.KILLED):
         return
     num_steps = max((len(process.steps) for process in evidence.processes), default=0)
     if num_steps == 0 and _PORT_IN_USE.search(ending.message + evidence.log[-TAIL_CHARS:]):
         raise LostError(f"the port of the process group was in use: {ending.message[:300]}")
-    if num_steps == 0 and is_on_several and (found := _CANNOT_MEET.search(evidence.log)):
-        raise LostError(f"its nodes could not reach each other: {found[0]} ({ending.message[:300]})")
+    if evidence.is_on_several:
+        _refuse_trouble_between(ending, num_steps)
     if _DISK_FULL in ending.message:
         raise NodeError(f"the disk of {node_name()} is full: the program ended with {ending.message[:300]}")
+
+
+def _refuse_trouble_between(ending: Ending, num_steps: int) -> None:
+    """Raise where ranks of several nodes lost each other and none of them says why, or where one of the disks is full."""
+    if is_peer_gone(ending.message):
+        raise LostError(f"ranks on different nodes lost each other: {ending.message[:300]}")
+    if num_steps == 0 and _CANNOT_MEET.search(ending.message):
+        raise LostError(f"its nodes could not reach each other: {ending.message[:300]}")
+    if _DISK_FULL in ending.message:
+        raise LostError(f"the disk of one of its nodes is full: {ending.message[:300]}")
 
 
 def judge_run(run: FinishedRun) -> Generator[ExecutorEvent, None, JudgeResult | None]:

@@ -68,9 +68,11 @@ def run_probe(job: ProbeJob, context: TaskContext) -> Iterator[ExecutorEvent | N
 def _run_on_node(job: ProbeJob, context: TaskContext) -> ProbeSteps:
     sweep_orphans()
     with contextlib.ExitStack() as held:
+        if job.nodes > 1 and context.gather is None:
+            raise LostError("its ranks are to run on several nodes, and it came to one")
         port = held.enter_context(reserve_port(context.home))
         gang = held.enter_context(context.gather(job, port)) if job.nodes > 1 and context.gather else None
-        share = Share(nodes=job.nodes, address=context.address or LOOPBACK)
+        share = Share(nodes=job.nodes, address=context.address if job.nodes > 1 and context.address else LOOPBACK)
         taken, warnings = yield from take_checkout(held, job, context)
         with contextlib.ExitStack() as furnished:
             try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import sys
 import time
 from collections import Counter, defaultdict
@@ -129,7 +130,8 @@ class RayExecutor:
 
     def adopt(self, settings: RunSettings) -> None:
         """Take the resources of one probe from other settings from now on: `facts` counts the slots anew."""
-        if self._facts is not None and wanted_of(settings) != wanted_of(self._settings):
+        before, after = ((wanted_of(item), item.nodes) for item in (self._settings, settings))
+        if self._facts is not None and before != after:
             if self._cluster is not None:
                 self._cluster.adopt(settings)
             else:
@@ -449,7 +451,7 @@ def _stop(running: _Running) -> None:
 
 def _node_in_trouble(nodes: Sequence[ClusterNode], message: str) -> ClusterNode | None:
     """Return the node that cannot run probes: of several the one that the message names, else the first."""
-    named = [node for node in nodes if f" on {node.name}" in message]
+    named = [node for node in nodes if re.search(rf" on {re.escape(node.name)}(?![\w.-])", message)]
     return next(iter((*named, *nodes)), None)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import socket
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,13 +30,16 @@ from bisect_train_workers.node import NodeError
 from bisect_train_workers.placement import Resources, task_options
 from bisect_train_workers.probe_run import LostError
 from bisect_train_workers.ray_node import Planned, context_on_node, is_elsewhere
+from bisect_train_workers.upkeep import bound_node
 
 _ANSWER_S = 60.0
 """A member that has not answered a question for this long is given up, seconds."""
 _LOOK_S = 0.5
 """Time between two looks at whether all members are prepared, seconds."""
-_END_S = 20.0
-"""Time that a member gets to end its program, seconds."""
+_END_S = 60.0
+"""Time that members get to end their programs and to remove their folders, seconds."""
+_REACH_S = 10.0
+"""Time in which a member must reach the first node, seconds."""
 _NODE_LABEL = "ray.io/node-id"
 
 
@@ -90,18 +94,17 @@ def gather_with(plan: GangPlan, pack_refs: dict[str, list[Any]], *, address: str
     def gather(job: ProbeJob, port: int) -> Iterator[Gang]:
         members: list[_RayMember] = []
         try:
-            for idx, planned in enumerate(plan.nodes[1:], start=1):
+            for idx, planned in enumerate(plan.nodes[1 : job.nodes], start=1):
                 options = {key: value for key, value in task_options(job.settings).items() if key != "max_retries"}
                 remote = ray.remote(MemberActor).options(
                     **options, max_restarts=0, scheduling_strategy=in_bundle(plan.group, idx)
                 )
-                share = Share(idx, len(plan.nodes), address)
+                share = Share(idx, job.nodes, address)
                 actor: Any = remote.remote(job, pack_refs, planned, share, port)
                 members.append(_RayMember(planned.name, actor, actor.prepare.remote()))
-            yield _RayGang(job.id, members)
+            yield _RayGang(job.id, members, (address, port))
         finally:
-            for member in members:
-                member.end()
+            _end_all(members)
 
     return gather
 
@@ -111,11 +114,21 @@ class MemberActor:
 
     def __init__(self, job: ProbeJob, pack_refs: dict[str, list[Any]], planned: Planned, share: Share, port: int) -> None:
         self._reason = is_elsewhere(planned, job.settings.gpus)
-        self._member = GangMember(job, context_on_node(planned, pack_refs), share=share, port=port)
+        context = context_on_node(planned, pack_refs)
+        self._home = context.home
+        self._member = GangMember(job, context, share=share, port=port)
 
     def prepare(self) -> Prepared:
         """See `GangMember.prepare`."""
         return Prepared(lost=self._reason) if self._reason else self._member.prepare()
+
+    def can_reach(self, address: str, port: int) -> str:
+        """Return "" if this node reaches the first one there, else why not."""
+        try:
+            socket.create_connection((address, port), timeout=_REACH_S).close()
+        except OSError as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     def start(self) -> None:
         """See `GangMember.start`."""
@@ -125,9 +138,14 @@ class MemberActor:
         """See `GangMember.news`."""
         return self._member.news()
 
+    def stop(self) -> News:
+        """See `GangMember.stop`."""
+        return self._member.stop()
+
     def end(self) -> None:
-        """See `GangMember.end`."""
+        """See `GangMember.end`; the node's cache is kept within its limit."""
         self._member.end()
+        bound_node(self._home)
 
 
 @dataclass(slots=True)
@@ -137,31 +155,34 @@ class _RayMember:
     name: str
     actor: Any
     preparing: Any
-    has_ended: bool = False
 
     def start(self) -> None:
-        self._ask(self.actor.start.remote())
+        self.ask(self.actor.start.remote())
 
     def news(self) -> News:
-        news: News = self._ask(self.actor.news.remote())
+        news: News = self.ask(self.actor.news.remote())
         return news
 
-    def end(self) -> None:
-        """End it in good order, else by force."""
-        if self.has_ended:
-            return
-        self.has_ended = True
-        with contextlib.suppress(RayError):
-            ray.get(self.actor.end.remote(), timeout=_END_S)
-        with contextlib.suppress(RayError):
-            ray.kill(self.actor)
+    def stop(self) -> News:
+        news: News = self.ask(self.actor.stop.remote())
+        return news
 
-    def _ask(self, ref: Any) -> Any:
+    def ask(self, ref: Any) -> Any:
         try:
             return ray.get(ref, timeout=_ANSWER_S)
         except RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise LostError(f"its ranks on {self.name}: {type(error).__name__}: {lines[-1][:300] if lines else ''}") from error
+
+
+def _end_all(members: Sequence[_RayMember]) -> None:
+    """End members in good order, all at once, else by force."""
+    with contextlib.suppress(RayError):
+        ends = [member.actor.end.remote() for member in members]
+        ray.wait(ends, num_returns=len(ends), timeout=_END_S) if ends else None
+    for member in members:
+        with contextlib.suppress(RayError):
+            ray.kill(member.actor)
 
 
 @dataclass(slots=True)
@@ -170,6 +191,7 @@ class _RayGang:
 
     job_id: str
     members: Sequence[_RayMember]
+    place: tuple[str, int]
     warnings: list[str] = field(default_factory=list)
 
     def prepared(self) -> Generator[ExecutorEvent, None, Sequence[Member]]:
@@ -180,14 +202,25 @@ class _RayGang:
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_LOOK_S)
             for ref in ready:
                 member = waiting.pop(ref)
-                self._take(member._ask(ref))
+                self._take(member.ask(ref), member.name)
+        self._meet()
         return self.members
 
-    def _take(self, found: Prepared) -> None:
+    def _meet(self) -> None:
+        """Have each member connect once to where the ranks will meet: what is in between must not look like their hang."""
+        address, port = self.place
+        with socket.create_server(("", port)):
+            reaching = [(member, member.actor.can_reach.remote(address, port)) for member in self.members]
+            for member, ref in reaching:
+                if why := member.ask(ref):
+                    raise LostError(f"{member.name} does not reach {address}:{port}, where the ranks meet: {why}")
+
+    def _take(self, found: Prepared, name: str) -> None:
         if found.cannot_start:
             raise CannotStartError(found.cannot_start)
         if found.node_trouble:
-            raise NodeError(found.node_trouble)
+            is_named = f" on {name}" in found.node_trouble
+            raise NodeError(found.node_trouble if is_named else f"{found.node_trouble} on {name}")
         if found.lost:
             raise LostError(found.lost)
         self.warnings += [warning for warning in found.warnings if warning not in self.warnings]

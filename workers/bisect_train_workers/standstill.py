@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bisect_train_workers.gang import node_of_pid
 from bisect_train_workers.records import ProcessRecord
 
 QUIET_SHARE = 0.5
@@ -157,7 +158,12 @@ class Silence:
         pids = {pid for pid, standing in self.standings.items() if standing.cores is not None}
         if not any(record.pid in pids for record in self.ranks.values()):
             return ()
-        return tuple(rank for rank, record in self.ranks.items() if record.pid not in pids and not _has_left(record))
+        looked_at = {node_of_pid(pid) for pid in pids}  # of a node that was not looked at, nothing is known
+        return tuple(
+            rank
+            for rank, record in self.ranks.items()
+            if record.pid not in pids and node_of_pid(record.pid) in looked_at and not _has_left(record)
+        )
 
     def describe(self) -> str:
         """Return what a person should read, without the time limit itself."""
