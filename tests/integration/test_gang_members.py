@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -155,6 +157,30 @@ def test_node_whose_setup_fails_says_so(tmp_path: Path) -> None:
 def test_node_whose_disk_cannot_be_written_is_named(tmp_path: Path) -> None:
     last = run_on_two(job_of_two(tmp_path), tmp_path, member_home=Path("/sys/bisect-train"))
     assert isinstance(last, NodeTrouble) and "/sys/bisect-train" in last.message
+
+
+ENDING = """
+import sys, time
+from pathlib import Path
+from tests.integration.test_gang_members import GangMember, Share, context_of, job_of_two
+folder = Path(sys.argv[1])
+again = "os.environ['PYTHONPATH'].split(':')[0] + '/again'"
+job = job_of_two(folder, f"[os.makedirs({again}, exist_ok=True) for _ in iter(int, 1)]")
+member = GangMember(job, context_of(job, folder / "second"), share=Share(1, 2), port=23456)
+prepared = member.prepare()
+assert prepared.warnings == () and not prepared.cannot_start, prepared
+member.start()
+while not list(folder.glob("second/probes/*/records/rank1-*")):
+    time.sleep(0.05)
+"""
+
+
+def test_process_that_ends_ends_the_program_before_its_folder_goes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("second/repos/*/mirror.git")) and not list(tmp_path.glob("second/probes/*"))
 
 
 def test_hang_on_both_nodes_is_a_hang_of_the_run(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ program and removes them, as for any probe.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import time
 from collections.abc import Generator
@@ -65,6 +66,8 @@ class GangMember:
         self._running: RunningProgram | None = None
         self._told: dict[Path, int] = {}
         self._kills_before = 0
+        # a process that ends would else drop what is held in any order: the folder before the program that writes there
+        atexit.register(self.end)
 
     def prepare(self) -> Prepared:
         """Bring everything to where the program can be started."""
@@ -101,7 +104,8 @@ class GangMember:
         return self._last_news(self._new_lines(self._probe.folders.records))
 
     def end(self) -> None:
-        """End the program, and give everything back."""
+        """End the program, and give everything back; can be called twice."""
+        atexit.unregister(self.end)
         self._held.close()
 
     def _last_news(self, files: tuple[tuple[str, int, bytes], ...]) -> News:
