@@ -78,7 +78,12 @@ def worker(
 
 
 def supervisor_of(process: subprocess.Popen[str]) -> psutil.Process:
-    return psutil.Process(process.pid).children()[0]
+    return child_of(process, "supervisor.py")
+
+
+def child_of(process: subprocess.Popen[str], file: str) -> psutil.Process:
+    (found,) = [child for child in psutil.Process(process.pid).children() if file in " ".join(child.cmdline())]
+    return found
 
 
 @pytest.mark.parametrize(("program", "num"), [(FOREVER, 1), (TWO_RANKS, 3), (DEAF, 1)], ids=["plain", "ranks", "deaf"])
@@ -134,14 +139,38 @@ def test_folders_of_a_killed_worker_are_removed(tmp_path: Path, has_supervisor: 
     with worker(job_of(tmp_path / "r", FOREVER, id="folders"), tmp_path) as process:
         wait_until(lambda: len(processes_of("folders")) == 1)
         (left,) = (tmp_path / "n/probes").iterdir()
-        if has_supervisor:  # it removes them itself
-            process.kill()
-            wait_until(lambda: not left.exists(), limit_s=3.0)
-            return
         process.send_signal(signal.SIGSTOP)
-        supervisor_of(process).kill()
+        if not has_supervisor:
+            supervisor_of(process).kill()
         process.kill()
-        wait_until(lambda: not processes_of("folders"))
+        wait_until(lambda: not left.exists(), limit_s=3.0)
+    assert not processes_of("folders")
+
+
+def test_folder_of_a_worker_that_is_killed_on_its_way_out_is_removed(tmp_path: Path) -> None:
+    # Ray asks a worker to end and kills it 0.1 s later: here when it has ended the program and not yet removed the folder
+    with worker(job_of(tmp_path / "r", FOREVER, id="way-out"), tmp_path) as process:
+        wait_until(lambda: len(processes_of("way-out")) == 1)
+        (left,) = (tmp_path / "n/probes").iterdir()
+        process.send_signal(signal.SIGSTOP)
+        supervisor = supervisor_of(process)
+        supervisor.terminate()
+        wait_until(lambda: supervisor.status() == psutil.STATUS_ZOMBIE)
+        assert list(left.glob("*.outcome")), "the supervisor had a worker to tell, and has gone"
+        process.kill()
+        wait_until(lambda: not left.exists(), limit_s=3.0)
+
+
+def test_folder_that_no_guard_removes_is_removed_by_the_next_probe(tmp_path: Path) -> None:
+    with worker(job_of(tmp_path / "r", FOREVER, id="unguarded"), tmp_path) as process:
+        wait_until(lambda: len(processes_of("unguarded")) == 1)
+        (left,) = (tmp_path / "n/probes").iterdir()
+        process.send_signal(signal.SIGSTOP)
+        guard, supervisor = child_of(process, "folder_guard.py"), supervisor_of(process)
+        guard.kill()
+        supervisor.kill()
+        process.kill()
+        wait_until(lambda: not processes_of("unguarded"))
     assert left.exists()
     result_of(job_of(tmp_path / "r2", "pass\n", settings=make_settings(needs_recorder=False)), tmp_path / "n")
     assert not left.exists() and not list((tmp_path / "n/probes").iterdir())

@@ -111,7 +111,6 @@ def make_program(place: Workplace, leg: Leg) -> PreparedProbe:
         timeout_s=job.settings.timeout_s,
         coordinator=place.coordinator,
         lock_fds=place.lock_fds,
-        private=(folders.tmp, folders.base),
     )
     if job.settings.warm and place.overlay is None and place.share.nodes == 1:
         warm = find_warm_start(

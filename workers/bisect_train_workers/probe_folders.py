@@ -1,4 +1,4 @@
-"""A private folder for each probe, removed at its end; those of killed workers are removed by the next probe.
+"""A private folder for each probe, removed at its end; of a killed worker by its guard, else by the next probe.
 
 A folder belongs to whoever holds the lock in it: the worker and its supervisor.
 """
@@ -6,18 +6,27 @@ A folder belongs to whoever holds the lock in it: the worker and its supervisor.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from bisect_train_workers.locks import hold_lock, try_lock
 from bisect_train_workers.node import NodeError, NodeHome, disk_errors, remove_folder
+from bisect_train_workers.processes import SESSION_MARKER
 
 _SOCKET_ROOM = 60
 """Longest TMPDIR, in characters: python's multiprocessing adds about 35 and a socket's path ends at 107."""
+
+
+_GUARD = Path(__file__).resolve().parent / "folder_guard.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ def take_private_folder(home: NodeHome, job_id: str) -> Iterator[PrivateFolder]:
             base = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock = try_lock(base / "lock")
     assert lock is not None, base
+    _guard.tell(base, is_made=True)
     try:
         tmp = _tmp_of(base)
         _make_own(tmp)
@@ -53,6 +63,42 @@ def take_private_folder(home: NodeHome, job_id: str) -> Iterator[PrivateFolder]:
     finally:
         _remove(base)
         lock.release()
+        _guard.tell(base, is_made=False)
+
+
+class _Guard:
+    """The guard of this process: started for its first folder, gone when the process is. See `folder_guard`."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._of_pid = 0
+
+    def tell(self, base: Path, *, is_made: bool) -> None:
+        """Tell of a folder. Without a guard the next probe removes what is left."""
+        with contextlib.suppress(OSError):
+            if self._process is None or self._of_pid != os.getpid() or self._process.poll() is not None:
+                if not is_made:
+                    return
+                self._process, self._of_pid = _start_guard(), os.getpid()
+            assert self._process.stdin is not None
+            paths = [str(path) for path in dict.fromkeys((base, _tmp_of(base)))]
+            self._process.stdin.write(json.dumps([is_made, paths]).encode() + b"\n")
+            self._process.stdin.flush()
+
+
+def _start_guard() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_GUARD), str(Path(psutil.__file__).resolve().parents[1])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if name != SESSION_MARKER},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+_guard = _Guard()
 
 
 def _make_own(folder: Path) -> None:

@@ -82,7 +82,6 @@ class Program:
         timeout_s: time limit, seconds.
         coordinator: whose end ends the program, or None.
         lock_fds: locks that the supervisor holds as long as it lives.
-        private: folders that the supervisor removes if the worker is not there to do it.
         warm: forks it from a process that has imported torch already; None starts a fresh process.
     """
 
@@ -95,7 +94,6 @@ class Program:
     timeout_s: float
     coordinator: Coordinator | None = None
     lock_fds: tuple[int, ...] = ()
-    private: tuple[Path, ...] = ()
     warm: WarmStarter | None = None
 
 
@@ -218,7 +216,6 @@ class RunningProgram:
             "records": str(program.records),
             "outcome": str(self._outcome_path),
             "timeout_s": program.timeout_s,
-            "private": [str(path) for path in program.private],
             "coordinator": [coordinator.pid, coordinator.started] if coordinator else None,
         }
 

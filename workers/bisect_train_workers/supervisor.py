@@ -238,7 +238,7 @@ def become_subreaper() -> None:
 
 
 def main() -> None:
-    """Read the orders, run the program, write the outcome beside and rename it; without a worker clean up for it."""
+    """Read the orders, run the program, write the outcome beside and rename it; without a worker nobody reads one."""
     parent_pid = os.getppid()
     become_subreaper()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -255,10 +255,6 @@ def supervise_fork(orders: dict[str, Any], child: Child) -> None:
 def _supervise(supervisor: Supervisor, orders: dict[str, Any]) -> None:
     outcome = supervisor.run()
     if supervisor.is_orphan():
-        import shutil  # costs milliseconds, and is hardly ever needed
-
-        for folder in orders["private"]:
-            shutil.rmtree(folder, ignore_errors=True)
         return
     path = Path(orders["outcome"])
     path.with_suffix(".tmp").write_text(json.dumps(outcome), encoding="utf-8")
