@@ -283,7 +283,7 @@ class Coordinator:
                 return True
             elif len(self._jobs) < slots and not self._why_spent():
                 try:
-                    self._submit(key, request, spec, early=early, plan=plan)
+                    self._submit(key, request, spec, early=early, ahead=self._seeds_ahead(plan, spec, slots))
                 except UnbuildableError as error:
                     self._knowledge.note_unbuildable(request, str(error))
                     return True
@@ -323,6 +323,12 @@ class Coordinator:
                     self._climb.stay()
                     return
 
+    def _seeds_ahead(self, plan: Plan, spec: ProbeSpec, slots: int) -> tuple[int, ...]:
+        """Return the seed indices whose processes are begun beside a probe: of a fresh one, if it has a free slot beside it."""
+        if self._warmth.must_be_fresh(spec) and not (slots > 1 and self._is_near_proof(slots)):
+            return ()
+        return seeds_ahead(plan, spec.seed_idx)
+
     def _why_spent(self) -> str:
         """Return why no more probes may be started, "" while they may."""
         limit, num_running = self._question.limits.max_probes, len(self._jobs)
@@ -338,13 +344,19 @@ class Coordinator:
         *,
         above: tuple[Question, Knowledge] | None = None,
         early: EarlyRules | None = None,
-        plan: Plan | None = None,
+        ahead: tuple[int, ...] = (),
     ) -> None:
-        """Hand a probe to the executor; `above`: of the next rung, with what is known there; `early`: when it may stop."""
+        """Hand a probe to the executor.
+
+        Args:
+            key, request, spec: of the probe.
+            above: the next rung's question, with what is known there, where it runs on that.
+            early: when it may stop.
+            ahead: seed indices that come soon.
+        """
         packs = self._space.packs(spec.variant)
         is_fresh = self._warmth.must_be_fresh(spec)
         question, knowledge = above or (self._question, self._knowledge)
-        ahead = () if is_fresh or plan is None else seeds_ahead(plan, spec.seed_idx)
         avoid = self._nodes.avoid(key, request, spec.variant)
         settings, repo = question.settings, self._space.repo_key
         job = ProbeJob(key, spec, settings, repo, packs, is_fresh, early=early, seeds_ahead=ahead, avoid=avoid)

@@ -134,10 +134,12 @@ def test_who_must_be_fresh_is_not_held_back_for_long(lab: Lab) -> None:
     assert forks.ran[0].spec.variant != forks.ran[1].spec.variant
 
 
-def test_the_seeds_that_come_soon_are_said_with_a_fork(lab: Lab) -> None:
+@pytest.mark.parametrize(("slots", "beside_fresh"), [(1, ()), (2, (1, 2)), (3, ())], ids=["busy", "a core is idle", "many"])
+def test_the_seeds_that_come_soon_are_said(lab: Lab, slots: int, beside_fresh: tuple[int, ...]) -> None:
     forks = Forks(lab)
-    drive(lab, MemoryStore(), question=warm_question(lab), executor=lab.executor(forks, slots=2))
-    assert all(not job.seeds_ahead for job in forks.ran if job.is_fresh), "nobody may fork yet"
+    drive(lab, MemoryStore(), question=warm_question(lab), executor=lab.executor(forks, slots=slots))
+    fresh = [job.seeds_ahead for job in forks.ran if job.is_fresh]
+    assert fresh[0] == beside_fresh and not any(fresh[1:]), "a fresh program leaves the second core idle while others wait"
     first, *_ = forks.forked
     assert (first.spec.repeat, first.seeds_ahead) == (1, (1, 2))
     seeds = [job.spec.seed_idx for job in forks.ran]

@@ -18,6 +18,7 @@ import pytest
 
 from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import ProbeJob, ProbeResult
+from bisect_train_workers import environment
 from bisect_train_workers.injection import RECORDER_FOLDER
 from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
@@ -293,12 +294,13 @@ def test_the_least_used_server_gives_way_to_another_seed(tmp_path: Path) -> None
     end_servers(home)
 
 
-def test_processes_of_seeds_that_come_soon_are_begun_with_a_fork(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_fresh", [True, False], ids=["beside a fresh process", "with a fork"])
+def test_processes_of_seeds_that_come_soon_are_begun_one_after_the_other(tmp_path: Path, is_fresh: bool) -> None:
     home, job = tmp_path / "node", job_of(tmp_path / "a", STEP)
-    run(dataclasses.replace(job, seeds_ahead=(1, 2), is_fresh=True), home)
-    assert len(wait_for_servers(home)) == 1, "a fresh process begins its own only"
-    assert run(dataclasses.replace(job, seeds_ahead=(1, 2)), home).is_warm
+    assert run(dataclasses.replace(job, seeds_ahead=(1, 2), is_fresh=is_fresh), home).is_warm is not is_fresh
     before = wait_for_servers(home, 3)
+    opened = {folder.name.rpartition("-")[2]: (folder / "state").stat().st_ctime for folder in (home / "warm").iterdir()}
+    assert list(opened) and sorted(opened, key=opened.__getitem__)[1:] == [environment.hash_seed(1), environment.hash_seed(2)]
     own = dataclasses.replace(job.spec.variant, env=(("PYTHONHASHSEED", "7"),))
     for seed_idx in (1, 2):
         assert run(

@@ -100,6 +100,8 @@ class RaySession:
             return
         self._is_open = False
         atexit.unregister(self.close)
+        if self.is_local:
+            _kill_monitor(self._temp)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.shutdown()
@@ -201,14 +203,31 @@ def _start_guard(temp: Path) -> subprocess.Popen[bytes]:
 
 
 def _name_processes(guard: subprocess.Popen[bytes], temp: Path) -> None:
-    """Tell the guard which processes Ray has started: our children that were given its folder, and what they started."""
+    """Tell the guard which processes Ray has started, and what those started."""
     assert guard.stdin is not None
-    for child in psutil.Process().children():
+    for child, _ in _children_of_ray(temp):
         with contextlib.suppress(psutil.Error):
-            if child.pid != guard.pid and any(str(temp) in argument for argument in child.cmdline()):
-                for process in [child, *child.children(recursive=True)]:
+            for process in [child, *child.children(recursive=True)]:
+                if process.pid != guard.pid:
                     guard.stdin.write(b"%d %d\n" % (process.pid, start_mark(process.pid)))
     guard.stdin.flush()
+
+
+def _kill_monitor(temp: Path) -> None:
+    """Kill the process that starts and ends nodes, of which there are none here: it takes a second to hear that it is to end."""
+    for child, command in _children_of_ray(temp):
+        if any(argument.endswith("/monitor.py") for argument in command):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+
+
+def _children_of_ray(temp: Path) -> Iterator[tuple[psutil.Process, list[str]]]:
+    """Yield our children that were given a local Ray's folder, with their command lines."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            command = child.cmdline()
+            if any(str(temp) in argument for argument in command):
+                yield child, command
 
 
 @contextlib.contextmanager

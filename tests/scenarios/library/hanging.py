@@ -35,5 +35,5 @@ HANG_AT_END = Scenario(
     weave({4: SUM_BACKWARDS, 7: WHOLE_PATH, 11: ONLY_RANK_0}, num=16, without=LEFT_OUT),
     Truth("isolated", 0, ((ONLY_RANK_0,),), kind_of_change="hang", symptom="hang_at_end"),
     base={**PARALLEL, "config.yaml": CONFIG.replace("  steps: 600\n", "  steps: 24\n")},
-    options=("--ranks", "2", "--steps", "end", "--criterion", "symptom", "--timeout", "90"),
+    options=("--ranks", "2", "--steps", "end", "--criterion", "symptom", "--timeout", "45"),
 )

@@ -132,7 +132,7 @@ class WarmStart:
         coordinator: whose end ends the server, or None.
         recorder: folder of the probe's recorder.
         is_fresh: whether it must be a fresh process: then a server is only begun, for those that come later.
-        ahead: servers that are begun once this one has forked, for programs that come soon.
+        ahead: servers for programs that come soon, which are begun one after the other behind this one.
     """
 
     target: Target
@@ -153,6 +153,8 @@ class WarmStart:
         connection = None if self.is_fresh else self._connect_soon(deadline)
         if connection is None:
             self._begin_server()
+            if self.is_fresh:
+                self._begin_ahead()
             # a process that imports torch for all is waited for: a fresh program beside it would import the same once more
             connection = None if self.is_fresh else self._connect_soon(deadline)
         if connection is None:
@@ -174,9 +176,15 @@ class WarmStart:
             raise SupervisorLostError(f"the warm process ended while it was asked: {error}") from error
         finally:
             os.close(writing)
-        for start in self.ahead:
-            start._begin_server()
+        self._begin_ahead()
         return supervisor
+
+    def _begin_ahead(self) -> None:
+        """Start the servers that come soon; each waits for the one before, so that the first is there soonest."""
+        before = self.folder
+        for start in self.ahead:
+            start._begin_server(after=before)
+            before = start.folder
 
     def _is_shadowed(self, cwd: Path, env: Mapping[str, str]) -> bool:
         """Return whether the checkout has modules that a fork would not see, or the server does not say what it has loaded."""
@@ -220,8 +228,12 @@ class WarmStart:
             return None
         return connection
 
-    def _begin_server(self) -> None:
-        """Start the server in the background, unless it is there, is being started, or cannot be had."""
+    def _begin_server(self, *, after: Path | None = None) -> None:
+        """Start the server in the background, unless it is there, is being started, or cannot be had.
+
+        Args:
+            after: folder of a server that it lets go first.
+        """
         with contextlib.suppress(OSError, NodeError):
             make_folder(self.folder).chmod(0o700)
             lock = try_lock(self.folder / "lock")
@@ -230,7 +242,7 @@ class WarmStart:
             try:
                 if not _has_failed(self.folder):
                     _make_room(self.folder.parent, self.folder)
-                    self._start(lock.fd)
+                    self._start(lock.fd, after)
             finally:
                 os.close(lock.fd)  # without giving the lock back: the server has it now
 
@@ -240,7 +252,7 @@ class WarmStart:
         data = json.dumps({"orders": orders, "target": target, "recorder": str(self.recorder)}).encode()
         return struct.pack("!I", len(data)) + data
 
-    def _start(self, lock_fd: int) -> None:
+    def _start(self, lock_fd: int, after: Path | None) -> None:
         for name in ("new", "socket", "state", "slow"):
             (self.folder / name).unlink(missing_ok=True)
         process = subprocess.Popen(
@@ -255,6 +267,7 @@ class WarmStart:
         )
         orders = {
             "folder": str(self.folder),
+            "after": str(after) if after else "",
             "coordinator": [self.coordinator.pid, self.coordinator.started] if self.coordinator else None,
             "preload": list(warm_server.PRELOADED),
             "package_folder": _PACKAGES,

@@ -23,6 +23,8 @@ from typing import IO, Any
 
 PRELOADED = ("torch", "numpy", "torch._dynamo", "torch._inductor", "torch.nn.parallel")
 IDLE_S = 60.0
+WAIT_S = 10.0
+"""A server that is begun behind another one waits so long for that, seconds."""
 MAX_REQUEST_BYTES = 1 << 24
 MARKER = "BISECT_TRAIN_PROBE"  # as in `processes`, which is not imported before the fork
 _LOOK_S = 0.5
@@ -43,6 +45,16 @@ def preload(names: list[str]) -> str:
         return "an import initialised CUDA"
     num_threads = len(os.listdir("/proc/self/task"))
     return f"an import started {num_threads - 1} threads" if num_threads > 1 else ""
+
+
+def wait_for(folder: str, *, own: str, coordinator: list[int] | None) -> None:
+    """Wait until the server of a folder listens or has failed; not for one that is slow, nor where any of the three is gone."""
+    deadline = time.monotonic() + WAIT_S
+    state = os.path.join(folder, "state")
+    while os.path.isdir(folder) and os.path.isdir(own) and not os.path.exists(state):
+        if time.monotonic() > deadline or is_gone(coordinator):
+            return
+        time.sleep(0.03)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -108,7 +120,7 @@ class Server:
     def _is_wanted(self) -> bool:
         if not os.path.exists(os.path.join(self._folder, "socket")):
             return False
-        if self._coordinator is not None and start_of(self._coordinator[0]) != self._coordinator[1]:
+        if is_gone(self._coordinator):
             return False
         return bool(self._children) or time.monotonic() - self._last_t < IDLE_S
 
@@ -214,6 +226,11 @@ def start_of(pid: int) -> int:
         return 0
 
 
+def is_gone(coordinator: list[int] | None) -> bool:
+    """Return whether the process with this pid and start has ended; None stands for one that lives elsewhere."""
+    return coordinator is not None and start_of(coordinator[0]) != coordinator[1]
+
+
 def marker_of(probe_id: str, supervisor_pid: int) -> str:
     """Return the marker that `processes.make_marker` gives the supervisor's programs."""
     try:
@@ -232,13 +249,18 @@ def _become_subreaper() -> None:
 def main() -> None:
     """Preload, tell whether that went well, and serve."""
     orders = json.loads(sys.stdin.buffer.read())
+    if orders["after"]:
+        wait_for(orders["after"], own=orders["folder"], coordinator=orders["coordinator"])
+        if is_gone(orders["coordinator"]):
+            return
+    gc.disable()  # an import makes little garbage, and takes a quarter longer where it is looked for
     trouble = preload(orders["preload"])
     if trouble:
         _tell(orders["folder"], trouble)
         return
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    gc.collect()
     gc.freeze()
+    gc.enable()
     server = Server(orders["folder"], orders["coordinator"], orders["package_folder"], orders["lock_fd"])
     _tell(orders["folder"], "")
     server.open()
