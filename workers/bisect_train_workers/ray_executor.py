@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,12 +27,13 @@ from ray.exceptions import RayError
 
 from bisect_train.core.errors import InputError, MachineError
 from bisect_train.core.executor import ExecutorEvent, ProbeFinished, ProbeLost
-from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings, join_nodes, split_nodes
-from bisect_train_workers.cluster import ClusterNode, NodeClass, choose_nodes
+from bisect_train.core.probe import MachineFacts, ProbeJob, RunSettings, join_nodes
+from bisect_train_workers.cluster import ClusterNode, NodeClass
 from bisect_train_workers.cluster_nodes import ClusterNodes, last_line, on_node
 from bisect_train_workers.node import find_node_home
 from bisect_train_workers.placement import Resources, count_gangs, count_slots, require_room, task_options, wanted_of
 from bisect_train_workers.probe_folders import sweep_private_folders
+from bisect_train_workers.probe_queue import ONCE_BACK, ProbeQueue
 from bisect_train_workers.probe_task import NodeTrouble
 from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
@@ -46,7 +47,6 @@ _FACTS_S = 120.0
 _AT_ONCE_S = 0.0
 _LOOK_S = 30.0
 """Time between two looks at what the nodes have, while no event comes, seconds."""
-_ONCE_BACK = "`bisect-train resume` once they are back"
 _CUT_OFF_S = 5.0
 """Time in which a probe on a node that is gone may still end with an error of Ray's, which says more."""
 _TURN_S = 1.0
@@ -109,9 +109,7 @@ class RayExecutor:
         self._looked_t = time.monotonic()
         self._waiting: list[ExecutorEvent] = []
         self._cluster: ClusterNodes | None = None
-        self._queue: dict[str, ProbeJob] = {}
-        self._num_run: Counter[str] = Counter()
-        self._no_room_t: float | None = None
+        self._queue = ProbeQueue()
 
     def facts(self) -> MachineFacts:
         """Return hardware, interpreter and slots. Raises InputError where a probe fits on no node, MachineError."""
@@ -157,7 +155,7 @@ class RayExecutor:
         with _ray_errors("the cluster does not answer"):
             self._cluster.begin()
         self._cluster.require_room(job.settings)
-        self._queue[job.id] = job
+        self._queue.add(job)
         self._place()
 
     def wait(self, timeout_s: float) -> list[ExecutorEvent]:
@@ -184,7 +182,7 @@ class RayExecutor:
     def cancel(self, job_id: str) -> None:
         """Stop a probe and all its processes; no event of it is reported afterwards. Unknown ids are ignored."""
         self._waiting = [event for event in self._waiting if _id_of(event) != job_id]
-        self._queue.pop(job_id, None)
+        self._queue.drop(job_id)
         running = self._running.pop(job_id, None)
         if running is not None:
             # force ends the worker; its supervisor notices and ends the program with all it started.
@@ -233,7 +231,6 @@ class RayExecutor:
 
     def _begin(self, job: ProbeJob, nodes: tuple[ClusterNode, ...]) -> None:
         """Have Ray run a probe; on a cluster on these nodes or not at all."""
-        self._num_run.update(node.id for node in nodes)
         wanted, group = wanted_of(job.settings), None
         try:
             refs = {pack.id: [self._put_pack(pack.id, pack.data)] for pack in job.packs}
@@ -261,24 +258,9 @@ class RayExecutor:
         return tuple(Planned(node.id, node.name, hardware, self._node_home if node.id == own else "") for node in nodes)
 
     def _place(self) -> None:
-        """Begin what waits and has room now; one that finds none does not hold up those behind it."""
-        cluster = self._cluster
-        for job in list(self._queue.values()) if cluster is not None else ():
-            assert cluster is not None
-            wanted, busy = wanted_of(job.settings), cluster.busy(wanted_of(job.settings))
-            avoid = {name for names in job.avoid for name in split_nodes(names)}
-            nodes = choose_nodes(
-                cluster.usable(),
-                wanted,
-                self._taken(),
-                at_once=job.nodes,
-                avoid=avoid,
-                busy=busy,
-                shaky=cluster.shaky(),
-                num_run=self._num_run,
-            )
-            if nodes:
-                del self._queue[job.id]
+        """Begin what waits and has room now."""
+        if self._cluster is not None:
+            for job, nodes in self._queue.place(self._cluster, self._taken):
                 self._begin(job, nodes)
 
     def _taken(self) -> dict[str, list[Resources]]:
@@ -381,7 +363,7 @@ class RayExecutor:
     def _look_for_room(self) -> None:
         """Raise MachineError where nodes have gone, and what is left can never run the probes: they would wait for ever."""
         if self._cluster is not None:
-            self._look_for_nodes(self._cluster)
+            self._queue.refuse_stuck(self._cluster)
             return
         if time.monotonic() - self._looked_t < _LOOK_S:
             return
@@ -389,19 +371,7 @@ class RayExecutor:
         try:
             require_room(self._settings, _nodes())
         except InputError as error:
-            raise MachineError(f"nodes are gone: {error.message}", hint=_ONCE_BACK) from None
-
-    def _look_for_nodes(self, cluster: ClusterNodes) -> None:
-        """The same on a cluster, where nodes may come back or others join."""
-        stuck = [job for job in self._queue.values() if not _fits(job, cluster.usable())]
-        if not stuck:
-            self._no_room_t = None
-            return
-        now_t = time.monotonic()
-        self._no_room_t = self._no_room_t or now_t
-        if now_t - self._no_room_t > cluster.patience_s:
-            waited = f"for {cluster.patience_s:g} s no node of the class has had room for a probe"
-            raise MachineError(f"nodes are gone: {waited}", hint=_ONCE_BACK)
+            raise MachineError(f"nodes are gone: {error.message}", hint=ONCE_BACK) from None
 
     def _raise_trouble(self) -> None:
         if self._trouble:
@@ -427,11 +397,6 @@ def _count_slots(settings: RunSettings) -> int:
     """Return how many probes fit on the nodes at the same time."""
     wanted = wanted_of(settings)
     return count_gangs([count_slots(wanted, has) for has in _nodes()], settings.nodes)
-
-
-def _fits(job: ProbeJob, nodes: Sequence[ClusterNode]) -> bool:
-    """Return whether some nodes could ever hold a probe."""
-    return count_gangs([count_slots(wanted_of(job.settings), node.has) for node in nodes], job.nodes) > 0
 
 
 def _let_end(stream: Any) -> None:

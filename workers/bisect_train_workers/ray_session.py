@@ -214,7 +214,7 @@ def _name_processes(guard: subprocess.Popen[bytes], temp: Path) -> None:
 
 
 def _kill_monitor(temp: Path) -> None:
-    """Kill the process that starts and ends nodes, of which there are none here: it takes a second to hear that it is to end."""
+    """Kill the process that starts and ends nodes, of which there are none here: it is slow to hear that it is to end."""
     for child, command in _children_of_ray(temp):
         if any(argument.endswith("/monitor.py") for argument in command):
             with contextlib.suppress(psutil.Error):
