@@ -99,12 +99,13 @@ def _make(kind: str, path: str, why: dict[str, str], **parts: Any) -> RunFolder:
 
 
 def _has_wandb(folder: Path) -> bool:
-    return _record_file(folder) is not None or any(
+    return find_record_file(folder) is not None or any(
         (folder / "files" / name).is_file() for name in ("wandb-metadata.json", "config.yaml")
     )
 
 
-def _record_file(folder: Path) -> Path | None:
+def find_record_file(folder: Path) -> Path | None:
+    """Return the file in which W&B keeps a run's history, None without one."""
     return next(iter(sorted(folder.glob("run-*.wandb"))), None)
 
 
@@ -112,7 +113,7 @@ def _read_wandb(folder: Path, shown: str) -> RunFolder:
     """Read `files/` and, for what is not there (an offline run that was never synced), the record file."""
     files = folder / "files"
     told = _wandb_metadata(files / "wandb-metadata.json")
-    recorded = _wandb_records(_record_file(folder))
+    recorded = _wandb_records(find_record_file(folder))
     values = _wandb_config(files / "config.yaml")
     values = recorded.config if values is None else values
     commit = (told.commit or recorded.commit) or None

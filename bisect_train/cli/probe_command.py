@@ -41,9 +41,9 @@ from bisect_train.report.probe_view import render_probe
 )
 @click.option(
     "--baseline",
-    metavar="REV|PROBE",
-    help="A healthy commit, run beside it with the same seed, or an earlier probe:"
-    " what differs is triaged, too. Implies --triage.",
+    metavar="REV|PROBE|RUN",
+    help="A healthy commit, run beside it with the same seed, an earlier probe, or a recorded run (folder of W&B or MLflow,"
+    " wandb:ENTITY/PROJECT/RUN): what differs is triaged, too. Implies --triage.",
 )
 @second_look_option
 @what_options
@@ -64,6 +64,7 @@ def command(rev: str | None, seed_idx: int, every_step: bool, is_triaged: bool, 
       bisect-train probe --data corpus=/data/v2 --every-step -- python train.py
       bisect-train probe --triage --ranks 2 -- python train.py
       bisect-train probe --baseline v1.2 --steps 100 -- python train.py
+      bisect-train probe --baseline wandb:acme/lm/3x1abc --steps 100 -- python train.py
       bisect-train probe --symptom overlapping_samples --ranks 2 -- python train.py
 
     \b

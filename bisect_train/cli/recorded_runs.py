@@ -8,6 +8,7 @@ end alone it cannot be.
 from __future__ import annotations
 
 import importlib
+import itertools
 import netrc
 import os
 import shlex
@@ -22,6 +23,7 @@ import rich_click as click
 from click.core import ParameterSource
 
 from bisect_train.changes.run_folder import RunFolder, read_run_folder
+from bisect_train.changes.run_history import RunHistory, history_of_folder, history_of_rows
 from bisect_train.cli.asked import Asked
 from bisect_train.cli.notes import say_note
 from bisect_train.core.errors import InputError
@@ -32,6 +34,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 WANDB = "wandb:"
 WANDB_FILES = ("config.yaml", "wandb-metadata.json", "requirements.txt", "diff.patch")
 WANDB_HOST = "api.wandb.ai"
+MAX_ROWS = 20_000
+"""Of a run's history, from its beginning: probes are short."""
 
 
 def recorded_run_options(function: F) -> F:
@@ -190,6 +194,21 @@ def _read(named: str, end: str, scratch: Path) -> RunFolder:
     return replace(read_run_folder(folder, end=end), path=named)
 
 
+def read_recorded_history(named: str) -> RunHistory:
+    """Return the curves of a recorded run: `wandb:ENTITY/PROJECT/RUN`, or a folder of W&B or MLflow.
+
+    Raises:
+        InputError: there is no such run, or it has no curves.
+    """
+    if not named.startswith(WANDB):
+        folder = Path(named).expanduser()
+        return history_of_folder(read_run_folder(folder), folder)
+    run = named.removeprefix(WANDB)
+    with _wandb_errors(run, "or name the run's folder: --baseline wandb/run-..."):
+        rows = list(itertools.islice(_open_wandb(run).scan_history(), MAX_ROWS))
+    return history_of_rows(named, rows)
+
+
 def fetch_wandb(run: str, folder: Path) -> None:
     """Download what W&B has of a run's start, by the package's public API.
 
@@ -199,23 +218,34 @@ def fetch_wandb(run: str, folder: Path) -> None:
     Raises:
         InputError: no such run, the package or a key is missing.
     """
-    hint = "or name the run's folder: --good-run wandb/run-..."
+    with _wandb_errors(run, "or name the run's folder: --good-run wandb/run-..."):
+        found = _open_wandb(run)
+        folder.mkdir(parents=True)
+        there = {file.name: file for file in found.files(names=list(WANDB_FILES))}
+        for name in WANDB_FILES:
+            if name in there:
+                there[name].download(root=str(folder), replace=True)
+
+
+@contextmanager
+def _wandb_errors(run: str, hint: str) -> Iterator[None]:
+    """Refuse what is no run, or cannot be asked for without a package and a key; turn the package's errors into InputError."""
     if run.count("/") != 2 or not all(run.split("/")):
         raise InputError(f"{WANDB}{run} is no run", hint=f"write {WANDB}ENTITY/PROJECT/RUN, {hint}")
     try:
-        package = importlib.import_module("wandb")
+        importlib.import_module("wandb")
     except ImportError:
         raise InputError(f"{WANDB}{run}: the package wandb is not installed here", hint=f"pip install wandb, {hint}") from None
     if not _has_key():
         raise InputError(f"{WANDB}{run}: there is no key for W&B", hint=f"`wandb login`, or set WANDB_API_KEY, {hint}")
-    folder.mkdir(parents=True)
     try:
-        there = {file.name: file for file in package.Api().run(run).files(names=list(WANDB_FILES))}
-        for name in WANDB_FILES:
-            if name in there:
-                there[name].download(root=str(folder), replace=True)
+        yield
     except Exception as error:  # whatever another package raises about its server
         raise InputError(f"{WANDB}{run} cannot be fetched: {type(error).__name__}: {error}", hint=hint) from None
+
+
+def _open_wandb(run: str) -> Any:
+    return importlib.import_module("wandb").Api().run(run)
 
 
 def _has_key() -> bool:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bisect_train.changes.repository import Repository
+from bisect_train.changes.run_history import RunHistory
 from bisect_train.cli.desk import Desk
+from bisect_train.cli.recorded_runs import WANDB, read_recorded_history
 from bisect_train.cli.singles import OneEnd, run_ends
 from bisect_train.cli.triaging import run_second_look, with_triage
 from bisect_train.core.errors import InputError, RevisionError
 from bisect_train.core.probe import ProbeResult
 from bisect_train.core.question import Question, Range
+from bisect_train.report.beside import render_beside
 from bisect_train.report.compare import say_first_difference
 from bisect_train.report.probe_view import render_probe
 from bisect_train.report.triage_case import asked_of
@@ -31,7 +35,7 @@ class TriageOptions:
     """How a probe is looked at.
 
     Attributes:
-        baseline: a revision, or the key of an earlier probe; None for none.
+        baseline: a revision, the key of an earlier probe, or a recorded run; None for none.
         title: one line for lists.
         seed_idx: of both runs.
         is_quiet: whether progress is not shown.
@@ -47,50 +51,57 @@ class TriageOptions:
 
 @dataclass(frozen=True, slots=True)
 class TriagedProbe:
-    """A probe, its baseline if there is one, and what triage says."""
+    """A probe, its baseline if there is one (`history`: where that is a recorded run), and what triage says."""
 
     probe: StoredProbe
     baseline: ProbeResult | None
     part: TriagePart
+    history: RunHistory | None = None
 
 
 def triage_probe(desk: Desk, repository: Repository, end: OneEnd, options: TriageOptions) -> TriagedProbe:
     """Run one variant, and its baseline where a revision is named, and look at what was recorded.
 
     Raises:
-        InputError: the baseline is neither a revision nor a probe.
+        InputError: the baseline is no revision, probe or recorded run.
     """
     end = replace(end, question=with_triage(end.question, every_step=options.baseline is not None))
     known, ends = _ask_baseline(desk, repository, end, options.baseline)
+    history = known if isinstance(known, RunHistory) else None
     run = partial(run_ends, desk, repository, quiet=options.is_quiet, seed_idx=options.seed_idx)
     found = run([*ends, end], title=options.title)
-    base = known or (found[0][1] if ends else None)
+    base = known.to_result() if isinstance(known, RunHistory) else known or (found[0][1] if ends else None)
     probe = desk.store.find_probe(found[-1][0])
 
     def run_again(closer: Question) -> tuple[str, ProbeResult]:
         return run([replace(end, question=closer)], title=f"closer look: {options.title}")[0]
 
-    asked = asked_of(end.question)
+    asked = replace(asked_of(end.question), is_same_seed=history is None)
     kind = triage(probe.result, baseline=base, asked=asked).second_run
     second = run_second_look(end.question, kind, run_again) if kind is not None and options.second_look else None
-    return TriagedProbe(probe, base, triage_run(probe.result, baseline=base, asked=asked, second=second))
+    return TriagedProbe(probe, base, triage_run(probe.result, baseline=base, asked=asked, second=second), history)
 
 
 def _ask_baseline(
     desk: Desk, repository: Repository, end: OneEnd, named: str | None
-) -> tuple[ProbeResult | None, list[OneEnd]]:
-    """Return the stored result, or what has to run, for a baseline."""
+) -> tuple[ProbeResult | RunHistory | None, list[OneEnd]]:
+    """Return what is known of a baseline, or what has to run for it."""
     if named is None:
         return None, []
+    if named.startswith(WANDB):
+        return read_recorded_history(named), []
     try:
         commit = repository.resolve(named)
     except RevisionError:
         try:
             return desk.store.find_probe(named).result, []
         except InputError:
+            if Path(named).expanduser().is_dir():
+                return read_recorded_history(named), []
             raise InputError(
-                f"--baseline {named!r} is neither a revision nor a probe",
-                hint="name a commit that is known to be good, or the key of a stored probe (`bisect-train log`)",
+                f"--baseline {named!r} is no revision, no probe and no folder of a recorded run",
+                hint="name a commit that is known to be good, the key of a stored probe (`bisect-train log`), or a run "
+                f"(wandb/run-..., {WANDB}ENTITY/PROJECT/RUN)",
             ) from None
     return None, [replace(end, question=replace(end.question, range=Range((commit,), commit)))]
 
@@ -107,7 +118,9 @@ def render_triaged(triaged: TriagedProbe, *, symptom: str = "") -> RenderableTyp
     """Return the probe, then what triage says of it, for the terminal."""
     fingerprint = triaged.probe.result.fingerprint
     parts: list[RenderableType] = [render_probe(triaged.probe, with_stacks=False), Text("")]
-    if triaged.baseline is not None:
+    if triaged.history is not None:
+        parts.append(render_beside(triaged.history, triaged.probe.result))
+    elif triaged.baseline is not None:
         parts.append(
             Text(say_first_difference(triaged.baseline.fingerprint, fingerprint, left="the baseline", right="the run"))
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bisect_train.core.changes import Point
 from bisect_train.core.fingerprint import Fingerprint, MetricOrigin, MetricSeries, RankRecord, StepRecord
+from bisect_train.core.metric_names import recorded_name
 from bisect_train.report.case import Case
 from bisect_train.report.words import say_count, say_number
 from bisect_train.verdict.outcome import OutcomeKind, metric_origin
@@ -15,12 +16,6 @@ ALL_DIGITS = 15
 """Significant digits from which a printed float64 is printed in full."""
 
 _SAID_BITS = {24: "as float32", 53: "as float64"}
-# names under which programs write what the recorder sees, in small letters, words parted by `_`
-_SAME_AS = {
-    "loss": ("loss", "train_loss", "training_loss", "train_train_loss"),
-    "grad_norm": ("grad_norm", "train_grad_norm", "gradient_norm"),
-    "lr": ("lr", "train_lr", "learning_rate", "train_learning_rate"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +99,7 @@ def find_disagreement(fingerprint: Fingerprint, series: MetricSeries) -> Disagre
 
     Steps may be counted from 0 or from 1: the count that fits better is taken. None, too, where steps cannot be matched.
     """
-    plain = "".join(char if char.isalnum() else "_" for char in series.name.lower())
-    recorded = next((name for name, names in _SAME_AS.items() if plain in names), "")
+    recorded = recorded_name(series.name)
     if not recorded or not series.values or not fingerprint.ranks:
         return None
     num_steps = min(len(rank.steps) for rank in fingerprint.ranks)

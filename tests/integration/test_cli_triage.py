@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +25,7 @@ from tests.support.triage_runs import ANOMALY_LOG, DETAIL_LOG, dealt, hanging, o
 
 RUN = ("run", "--steps", "12", "--ranks", "2", "--quiet")
 TRAINING = ("--", "python", "train.py")
+LONG = two_ranks(num_steps=40)
 
 
 @pytest.fixture
@@ -258,7 +262,34 @@ def test_probe_against_a_revision_and_against_an_earlier_probe_say_the_same(tria
     again = triaged.succeed(*args, "--baseline", key, *TRAINING)
     assert len(triaged.lab.ran) == 3, "an earlier probe is not run again"
     assert "data_changed" in again and "rank 0, step 0, baseline: 0 2 4 6" in again
-    assert "neither a revision nor a probe" in triaged.refuse(*args, "--baseline", "nonsense", *TRAINING)
+    assert "no revision, no probe and no folder of a recorded run" in triaged.refuse(*args, "--baseline", "nonsense", *TRAINING)
+
+
+def test_probe_against_a_recorded_run_is_held_against_its_curves_only(
+    triaged: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = [replace(rank, steps=tuple(replace(step, loss=3.0, micro=(3.0,)) for step in rank.steps)) for rank in LONG.ranks]
+    triaged.script = scripted(triaged, replace(LONG, ranks=tuple(flat)))
+    args = ("probe", "--rev", triaged.commit(-1), "--ranks", "2", "--steps", "40", "--baseline")
+    rows = [{"_step": step.step, "train/loss": step.loss, "lr": 0.3} for step in LONG.ranks[0].steps]
+    server = types.ModuleType("wandb")
+    server.Api = lambda: server  # type: ignore[attr-defined]
+    server.run = {"ada/nano/ab12": types.SimpleNamespace(scan_history=lambda: iter(rows))}.__getitem__  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wandb", server)
+    monkeypatch.setenv("WANDB_API_KEY", "made-up")
+    out = triaged.succeed(*args, "wandb:ada/nano/ab12", *TRAINING)
+    said = " ".join(out.split())
+    assert "baseline wandb:ada/nano/ab12: train/loss (loss), lr of 40 steps. It ran elsewhere" in said
+    assert re.search(r"39 3 +1\.\d+ +0\.1 +0\.3", said), "both runs' numbers stand beside each other"
+    assert "plateau" in said and "data_changed" not in said and "lr_differs" not in said and "first differ" not in said
+    assert "cannot be fetched: KeyError: 'ada/nano/no'" in triaged.refuse(*args, "wandb:ada/nano/no", *TRAINING)
+    run = tmp_path / "mlruns" / "0" / "ab"
+    (run / "params").mkdir(parents=True)
+    (run / "metrics").mkdir()
+    (run / "meta.yaml").write_text("run_id: ab\n")
+    (run / "metrics" / "loss").write_text("".join(f"1700000000 {5.0 - step} {step + 500}\n" for step in range(3)))
+    assert "no step in common" in " ".join(triaged.succeed(*args, str(run), *TRAINING).split())
+    assert len(triaged.lab.ran) == 2, "what is refused runs nothing, and a recorded run is not run"
 
 
 def test_probe_with_a_symptom_says_whether_it_is_shown(triaged: Bench) -> None:

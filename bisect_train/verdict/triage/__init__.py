@@ -1,6 +1,7 @@
 """Triage: what kind of failure a run shows, at which stage of the step, on which rank. Pure."""
 
 from bisect_train.verdict.triage.asked import Asked
+from bisect_train.verdict.triage.curves import curves_of_run
 from bisect_train.verdict.triage.derived import DERIVED_METRICS, derived_metric
 from bisect_train.verdict.triage.finding import Category, Evidence, Finding, SecondRun, Triage
 from bisect_train.verdict.triage.restart import unsaved_step
@@ -19,6 +20,7 @@ __all__ = [
     "SecondRun",
     "Symptom",
     "Triage",
+    "curves_of_run",
     "derived_metric",
     "hard_symptoms",
     "symptoms_of",

@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import fmean, median, stdev
 
 from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.probe import ProbeResult
 from bisect_train.verdict.triage.asked import Look
 from bisect_train.verdict.triage.finding import Evidence, Finding
 from bisect_train.verdict.triage.rates import rates_of
@@ -43,6 +44,16 @@ Curve = list[float]
 def curve_of(run: RunView) -> Curve:
     """Return the finite losses, in order."""
     return [value for _, value in run.losses if is_usable(value)]
+
+
+def curves_of_run(result: ProbeResult) -> dict[str, dict[int, float]]:
+    """Return what a run shows by step, over its ranks: loss, gradient norm before clipping, rate of the first group."""
+    run = RunView.of(result)
+    return {
+        "loss": dict(run.losses),
+        "grad_norm": run.pre_clip_norms,
+        "lr": {step: rates[0] for step, rates in rates_of(run).items()},
+    }
 
 
 def find_plateau(look: Look) -> Iterator[Finding]:
