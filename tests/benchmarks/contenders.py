@@ -173,7 +173,8 @@ def _ray_s(home: Path, spent: Spent) -> float:
     """Return the time from the command's start until its first probe could be started, seconds: Ray is up then."""
     store = open_store(home)
     try:
-        first = min(event.time_s for event in store.events(store.load("last").id) if event.kind == "probe_started")
+        events = (event for stored in store.list() for event in store.events(stored.id))  # a look inside may have none
+        first = min(event.time_s for event in events if event.kind == "probe_started")
     finally:
         store.close()
     return first - spent.began_s
