@@ -24,6 +24,10 @@ class EndingKind(str, Enum):
     NO_RECORDER = "no_recorder"  # the program ran but the recorder was not loaded
 
 
+HANG_SIGNATURE = "timeout: hang"
+"""Signature of a run that hung until its time limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a probe ended.

@@ -6,6 +6,7 @@ coordinator and must never disturb it: a failure to draw ends the view, not the 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -25,7 +26,8 @@ from bisect_train.coordinator.events import (
     ProbeStarted,
     RungTaken,
 )
-from bisect_train.core.fingerprint import Ending
+from bisect_train.core.fingerprint import HANG_SIGNATURE, Ending
+from bisect_train.core.probe import ProbeResult
 from bisect_train.core.question import Question
 from bisect_train.core.verdict import VerdictKind
 from bisect_train.report.byperson import say_contradiction
@@ -43,6 +45,8 @@ NUM_FINISHED = 5
 SUBJECT_WIDTH = 44
 REASON_WIDTH = 60
 REFRESH_PER_S = 4.0
+MIN_LIMIT_S, LIMIT_FACTOR = 30.0, 5.0
+"""A time limit that is advised has so many seconds at least, and so many times what a run takes that ends well. Chosen."""
 PROVING = (Phase.PROOF, Phase.PARTNER, Phase.REST)
 
 
@@ -78,6 +82,7 @@ class LiveView:
         self._state = LiveState(space.changes, is_ascii=is_ascii, gpus=question.gpus_of_probe)
         for seen in earlier:
             self._state.runs_at.setdefault(seen.point, []).append(seen)
+        self._limit = LimitHint(question.settings.timeout_s)
         self._live: Live | None = None
         self._guard = threading.Lock()  # rich draws in a thread of its own
 
@@ -117,9 +122,9 @@ class LiveView:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
             self._console.file.flush()
 
-    def _warn(self, text: str) -> None:
-        self._state.warnings.append(f"warning: {text}")
-        self._line(f"  warning: {text}")
+    def _remark(self, text: str) -> None:
+        self._state.warnings.append(text)
+        self._line(f"  {text}")
 
     # ---- events --------------------------------------------------------------------------------------------------
 
@@ -134,7 +139,7 @@ class LiveView:
         elif isinstance(event, ProbeDone):
             self._take_result(event)
         elif isinstance(event, MarkContradicted):
-            self._warn(say_contradiction(event.found, self._space))
+            self._remark(f"warning: {say_contradiction(event.found, self._space)}")
         elif isinstance(event, RungTaken):
             self._take_rung(event)
         else:
@@ -187,6 +192,8 @@ class LiveView:
         verdict = f"  {done.verdict}" if done.verdict else ""
         ahead = f"  (on {event.rung}, the next rung)" if event.rung else ""
         self._line(f"  {self._say_run(request)}  {done.value}{verdict}  {done.cost}{ahead}")
+        if said := self._limit.take(result):
+            self._remark(said)
 
     def _take_loss(self, event: ProbeGone) -> None:
         self._state.in_flight.pop(event.key, None)
@@ -218,6 +225,31 @@ class LiveView:
         verdict = judge_variant([seen], ends_of_part(plan, seen.part), self._question.metric).verdict
         # the ends' own runs on a proof's fresh seeds are not in yet: unlike both says nothing there
         return "" if seen.attempt > 0 and verdict is VerdictKind.OTHER else verdict.value
+
+
+class LimitHint:
+    """Says once, when a run has hung and another one has ended well, that a shorter time limit would do."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._healthy_s = 0.0
+        self._has_hung = False
+        self._is_said = False
+
+    def take(self, result: ProbeResult) -> str:
+        """Take a result; return what is to be said now, or ""."""
+        ending = result.fingerprint.ending
+        self._has_hung |= ending.signature == HANG_SIGNATURE
+        if ending.is_healthy and result.fingerprint.early is None:
+            self._healthy_s = max(self._healthy_s, result.wall_s)
+        enough_s = max(MIN_LIMIT_S, 10.0 * math.ceil(LIMIT_FACTOR * self._healthy_s / 10.0))
+        if self._is_said or not (self._has_hung and self._healthy_s) or enough_s > self._limit_s / 2.0:
+            return ""
+        self._is_said = True
+        return (
+            f"note: each run that hangs takes the whole time limit of {say_seconds(self._limit_s)}, and one that ends well "
+            f"{say_seconds(self._healthy_s)}: with `--timeout {enough_s:.0f}` the answer would come sooner"
+        )
 
 
 def num_fresh(plan: Plan) -> int:

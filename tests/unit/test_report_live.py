@@ -24,10 +24,12 @@ from bisect_train.coordinator.events import (
 from bisect_train.coordinator.observing import observe, request_of_spec, rules_for
 from bisect_train.core.changes import Point
 from bisect_train.core.executor import ProbeProgress
-from bisect_train.core.fingerprint import Fingerprint
+from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
+from bisect_train.core.probe import ProbeResult
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.report import LiveView, live_rest, live_state, standing
+from bisect_train.report.live import LimitHint
 from bisect_train.report.live_state import LiveState, draw_state, draw_strip
 from bisect_train.report.standing import render_standing
 from bisect_train.search.plan import make_plan
@@ -297,3 +299,29 @@ def test_live_warns_of_a_mark_that_runs_contradict(solved: Solved, num_runs: int
     event = MarkContradicted(Contradiction(5, VerdictKind.GOOD, VerdictKind.BAD, num_runs))
     text = watch(solved, extra=(event,), is_terminal=is_terminal)
     assert f"warning: {solved.space.changes[4].id[:8]} was marked good; {said}" in text
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "runs", "said"),
+    [
+        (600.0, [("ok", 5.3), ("hang", 600.0)], "--timeout 30`"),
+        (600.0, [("hang", 600.0), ("ok", 21.0)], "--timeout 110`"),
+        (600.0, [("ok", 5.0), ("ok", 70.0), ("hang", 600.0)], ""),  # five times the longest is more than half of the limit
+        (60.0, [("ok", 5.0), ("hang", 60.0), ("hang", 60.0)], "--timeout 30`"),
+        (50.0, [("ok", 5.0), ("hang", 50.0)], ""),
+        (600.0, [("ok", 5.0), ("slow", 600.0)], ""),
+        (600.0, [("hang", 600.0), ("hang", 600.0)], ""),
+    ],
+    ids=["first look", "the bad end first", "long runs", "once", "short already", "slow is no hang", "nothing ends well"],
+)
+def test_live_says_once_that_a_shorter_limit_would_do_for_hangs(
+    limit_s: float, runs: list[tuple[str, float]], said: str
+) -> None:
+    endings = {
+        "ok": Ending(EndingKind.STOPPED),
+        "hang": Ending(EndingKind.TIMEOUT, "timeout: hang"),
+        "slow": Ending(EndingKind.TIMEOUT, "timeout: slow"),
+    }
+    hint = LimitHint(limit_s)
+    told = [hint.take(ProbeResult("k", Fingerprint(endings[kind]), wall_s=wall_s)) for kind, wall_s in runs]
+    assert [said in text for text in told if text] == ([True] if said else [])

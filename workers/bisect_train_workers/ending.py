@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bisect_train.core.fingerprint import Ending, EndingKind
+from bisect_train.core.fingerprint import HANG_SIGNATURE, Ending, EndingKind
 from bisect_train_workers.dead_rank import DeadRank, all_say_peer_gone, find_dead_ranks, is_peer_gone
 from bisect_train_workers.program import Outcome
 from bisect_train_workers.program_log import LoggedFailure, find_child_status, find_failure, split_lines
@@ -142,7 +142,7 @@ def _timeout(evidence: Evidence) -> Ending:
         failed = _rank_died(evidence, silence.dead_ranks[0])
     if failed is not None:
         return replace(failed, message=f"{failed.message} ({limit} afterwards: {silence.describe()})")
-    signature = "timeout: hang" if silence.is_hang else "timeout: slow"
+    signature = HANG_SIGNATURE if silence.is_hang else "timeout: slow"
     return Ending(EndingKind.TIMEOUT, signature=signature, message=f"{limit}; {silence.describe()}")
 
 
