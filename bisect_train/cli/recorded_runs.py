@@ -201,8 +201,7 @@ def read_recorded_history(named: str) -> RunHistory:
         InputError: there is no such run, or it has no curves.
     """
     if not named.startswith(WANDB):
-        folder = Path(named).expanduser()
-        return history_of_folder(read_run_folder(folder), folder)
+        return history_of_folder(named)
     run = named.removeprefix(WANDB)
     with _wandb_errors(run, "or name the run's folder: --baseline wandb/run-..."):
         rows = list(itertools.islice(_open_wandb(run).scan_history(), MAX_ROWS))

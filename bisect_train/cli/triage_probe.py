@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -70,16 +71,19 @@ def triage_probe(desk: Desk, repository: Repository, end: OneEnd, options: Triag
     history = known if isinstance(known, RunHistory) else None
     run = partial(run_ends, desk, repository, quiet=options.is_quiet, seed_idx=options.seed_idx)
     found = run([*ends, end], title=options.title)
-    base = known.to_result() if isinstance(known, RunHistory) else known or (found[0][1] if ends else None)
+    base = (known if isinstance(known, ProbeResult) else None) or (found[0][1] if ends else None)
     probe = desk.store.find_probe(found[-1][0])
 
     def run_again(closer: Question) -> tuple[str, ProbeResult]:
         return run([replace(end, question=closer)], title=f"closer look: {options.title}")[0]
 
-    asked = replace(asked_of(end.question), is_same_seed=history is None)
+    asked = asked_of(end.question)
+    recorded = history.to_result() if history is not None and history.counts_steps else None
     kind = triage(probe.result, baseline=base, asked=asked).second_run
     second = run_second_look(end.question, kind, run_again) if kind is not None and options.second_look else None
-    return TriagedProbe(probe, base, triage_run(probe.result, baseline=base, asked=asked, second=second), history)
+    return TriagedProbe(
+        probe, base, triage_run(probe.result, baseline=base, recorded=recorded, asked=asked, second=second), history
+    )
 
 
 def _ask_baseline(
@@ -96,7 +100,7 @@ def _ask_baseline(
         try:
             return desk.store.find_probe(named).result, []
         except InputError:
-            if Path(named).expanduser().is_dir():
+            if Path(os.path.expanduser(named)).is_dir():  # noqa: PTH111 - which leaves `~` of nobody as it is
                 return read_recorded_history(named), []
             raise InputError(
                 f"--baseline {named!r} is no revision, no probe and no folder of a recorded run",

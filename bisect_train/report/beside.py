@@ -22,10 +22,13 @@ def render_beside(history: RunHistory, run: ProbeResult) -> RenderableType:
     """Return what the recorded run is, and both runs' numbers at a few of the steps that both have."""
     names = ", ".join(f"{name}" if name == ours else f"{name} ({ours})" for ours, name in history.names.items())
     num_steps = len(set().union(*history.curves.values()))
-    head = Text(
-        f"baseline {history.path}: {names} of {say_count(num_steps, 'step')}. It ran elsewhere, and maybe with another seed: "
-        "data, and how high the curve lies, are not held against it."
-    )
+    if history.counts_steps:
+        said = (
+            "It ran elsewhere, maybe with another seed: a flat loss, and gradients that vanish or explode beside it, are told."
+        )
+    else:
+        said = "Its numbers may be logging calls of several training steps each, so that nothing is told from them."
+    head = Text(f"baseline {history.path}: {names} of {say_count(num_steps, 'step')}. {said}")
     mine = curves_of_run(run)
     shared = sorted(set().union(*((mine.get(ours, {}).keys() & curve.keys()) for ours, curve in history.curves.items())))
     if not shared:

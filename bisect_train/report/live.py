@@ -82,7 +82,7 @@ class LiveView:
         self._state = LiveState(space.changes, is_ascii=is_ascii, gpus=question.gpus_of_probe)
         for seen in earlier:
             self._state.runs_at.setdefault(seen.point, []).append(seen)
-        self._limit = LimitHint(question.settings.timeout_s)
+        self._limit = LimitHint(question)
         self._live: Live | None = None
         self._guard = threading.Lock()  # rich draws in a thread of its own
 
@@ -149,6 +149,7 @@ class LiveView:
         """Begin anew on another rung; what it showed before is told again by its plan."""
         before = self._question.rung.name
         self._space, self._question = event.space, event.question
+        self._limit = LimitHint(event.question)
         in_flight, finished, warnings = self._state.in_flight, self._state.finished, self._state.warnings
         self._state = LiveState(event.space.changes, is_ascii=self._state.is_ascii, gpus=event.question.gpus_of_probe)
         self._state.in_flight, self._state.finished, self._state.warnings = in_flight, finished, warnings
@@ -228,10 +229,14 @@ class LiveView:
 
 
 class LimitHint:
-    """Says once, when a run has hung and another one has ended well, that a shorter time limit would do."""
+    """Says once, when a run has hung and another one has ended well, that a shorter time limit would do.
 
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+    Silent while a larger rung is left: the limit is that of all rungs, and runs of this one are shorter.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self._limit_s = question.settings.timeout_s
+        self._is_on = question.is_last_rung
         self._healthy_s = 0.0
         self._has_hung = False
         self._is_said = False
@@ -243,7 +248,7 @@ class LimitHint:
         if ending.is_healthy and result.fingerprint.early is None:
             self._healthy_s = max(self._healthy_s, result.wall_s)
         enough_s = max(MIN_LIMIT_S, 10.0 * math.ceil(LIMIT_FACTOR * self._healthy_s / 10.0))
-        if self._is_said or not (self._has_hung and self._healthy_s) or enough_s > self._limit_s / 2.0:
+        if not self._is_on or self._is_said or not (self._has_hung and self._healthy_s) or enough_s > self._limit_s / 2.0:
             return ""
         self._is_said = True
         return (

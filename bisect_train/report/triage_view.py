@@ -28,6 +28,7 @@ def triage_run(
     *,
     baseline: ProbeResult | None = None,
     replicates: Sequence[Fingerprint] = (),
+    recorded: ProbeResult | None = None,
     asked: Asked,
     symptom: str = "",
     second: SecondLook | None = None,
@@ -38,11 +39,12 @@ def triage_run(
         run: the one that is looked at.
         baseline: a run that is known to be good, of the same seed.
         replicates: healthy runs of the baseline with other seeds.
+        recorded: a healthy run of another machine, of which only the curves are known; in place of a baseline.
         asked: what the run was to do.
         symptom: name of the symptom that was asked about, which comes first; or "".
         second: what a closer look said.
     """
-    said = triage(run, baseline=baseline, replicates=replicates, asked=asked)
+    said = triage(run, baseline=baseline, replicates=replicates, recorded=recorded, asked=asked)
     said = replace(said, findings=tuple(sorted(said.findings, key=lambda finding: finding.symptom != symptom)))
     findings, first = said.findings, next(iter(said.findings), None)
     stacks = list_stacks(run)

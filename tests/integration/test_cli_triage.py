@@ -271,7 +271,8 @@ def test_probe_against_a_recorded_run_is_held_against_its_curves_only(
     flat = [replace(rank, steps=tuple(replace(step, loss=3.0, micro=(3.0,)) for step in rank.steps)) for rank in LONG.ranks]
     triaged.script = scripted(triaged, replace(LONG, ranks=tuple(flat)))
     args = ("probe", "--rev", triaged.commit(-1), "--ranks", "2", "--steps", "40", "--baseline")
-    rows = [{"_step": step.step, "train/loss": step.loss, "lr": 0.3} for step in LONG.ranks[0].steps]
+    rows = [{"_step": n, "global_step": n, "train/loss": step.loss, "lr": 0.3} for n, step in enumerate(LONG.ranks[0].steps)]
+    calls = [{"_step": row["_step"], "train/loss": row["train/loss"]} for row in rows]
     server = types.ModuleType("wandb")
     server.Api = lambda: server  # type: ignore[attr-defined]
     server.run = {"ada/nano/ab12": types.SimpleNamespace(scan_history=lambda: iter(rows))}.__getitem__  # type: ignore[attr-defined]
@@ -288,8 +289,11 @@ def test_probe_against_a_recorded_run_is_held_against_its_curves_only(
     (run / "metrics").mkdir()
     (run / "meta.yaml").write_text("run_id: ab\n")
     (run / "metrics" / "loss").write_text("".join(f"1700000000 {5.0 - step} {step + 500}\n" for step in range(3)))
+    server.run = {"ada/nano/ab12": types.SimpleNamespace(scan_history=lambda: iter(calls))}.__getitem__  # type: ignore[attr-defined]
+    said = " ".join(triaged.succeed(*args, "wandb:ada/nano/ab12", *TRAINING).split())
+    assert "may be logging calls of several training steps each" in said and "plateau" not in said
     assert "no step in common" in " ".join(triaged.succeed(*args, str(run), *TRAINING).split())
-    assert len(triaged.lab.ran) == 2, "what is refused runs nothing, and a recorded run is not run"
+    assert len(triaged.lab.ran) == 3, "what is refused runs nothing, and a recorded run is not run"
 
 
 def test_probe_with_a_symptom_says_whether_it_is_shown(triaged: Bench) -> None:

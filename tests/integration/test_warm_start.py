@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -20,9 +21,11 @@ from bisect_train.core.fingerprint import EndingKind
 from bisect_train.core.probe import ProbeJob, ProbeResult
 from bisect_train_workers import environment
 from bisect_train_workers.injection import RECORDER_FOLDER
+from bisect_train_workers.locks import try_lock
 from bisect_train_workers.processes import start_mark
 from bisect_train_workers.program import Coordinator
 from bisect_train_workers.warm.client import MAX_SERVERS, Target, split_command
+from bisect_train_workers.warm.server import wait_for
 from tests.support.probes import TinyRepo, context_of, make_job, make_settings, result_of
 from tests.support.recorded_training import events_named
 
@@ -292,6 +295,31 @@ def test_the_least_used_server_gives_way_to_another_seed(tmp_path: Path) -> None
     assert run(job_of(tmp_path / "second", STEP, seed_idx=1), home).is_warm
     assert set(server_pids(home)) - set(before), "the second seed's process had given way, so another one was started"
     end_servers(home)
+
+
+def test_server_behind_another_one_waits_for_it_and_no_longer_than_it_lives(tmp_path: Path) -> None:
+    before, own = tmp_path / "before", tmp_path / "own"
+    for folder in (before, own):
+        folder.mkdir()
+
+    def wait() -> str | None:
+        return wait_for(str(before), own=str(own), coordinator=None)
+
+    assert wait() == "", "that one is gone: this one may start"
+    lock = try_lock(before / "lock")
+    assert lock is not None
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = pool.submit(wait)
+        with pytest.raises(concurrent.futures.TimeoutError):
+            waiting.result(0.3)
+        (before / "state").write_text(json.dumps({"trouble": "an import started 2 threads"}))
+        assert waiting.result(10.0) == "an import started 2 threads", "it would find the same"
+    (before / "state").write_text(json.dumps({"trouble": "", "loaded": ["torch"]}))
+    assert wait() == ""
+    assert wait_for(str(before), own=str(own), coordinator=[1, -1]) is None, "nobody waits for it any more"
+    own.rmdir()
+    assert wait() is None
+    lock.release()
 
 
 @pytest.mark.parametrize("is_fresh", [True, False], ids=["beside a fresh process", "with a fork"])

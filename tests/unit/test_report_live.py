@@ -25,7 +25,7 @@ from bisect_train.coordinator.observing import observe, request_of_spec, rules_f
 from bisect_train.core.changes import Point
 from bisect_train.core.executor import ProbeProgress
 from bisect_train.core.fingerprint import Ending, EndingKind, Fingerprint
-from bisect_train.core.probe import ProbeResult
+from bisect_train.core.probe import ProbeResult, Rung
 from bisect_train.core.question import Metric
 from bisect_train.core.verdict import Criterion, VerdictKind
 from bisect_train.report import LiveView, live_rest, live_state, standing
@@ -322,6 +322,10 @@ def test_live_says_once_that_a_shorter_limit_would_do_for_hangs(
         "hang": Ending(EndingKind.TIMEOUT, "timeout: hang"),
         "slow": Ending(EndingKind.TIMEOUT, "timeout: slow"),
     }
-    hint = LimitHint(limit_s)
-    told = [hint.take(ProbeResult("k", Fingerprint(endings[kind]), wall_s=wall_s)) for kind, wall_s in runs]
+    question = make_question()
+    question = replace(question, settings=replace(question.settings, timeout_s=limit_s))
+    hint, of_small_rung = (LimitHint(replace(question, ladder=ladder)) for ladder in ((), (question.rung, Rung("l", 500))))
+    results = [ProbeResult("k", Fingerprint(endings[kind]), wall_s=wall_s) for kind, wall_s in runs]
+    assert not any(map(of_small_rung.take, results)), "runs of the next rung take longer"
+    told = [hint.take(result) for result in results]
     assert [said in text for text in told if text] == ([True] if said else [])

@@ -35,11 +35,11 @@ def main() -> None:
             left[paths[0]] = paths
     for locked, *others in left.values():
         with contextlib.suppress(OSError, NodeError):  # gone already, or a disk that became read-only
-            _remove(Path(locked), [Path(path) for path in others])
+            remove_unlocked(Path(locked), [Path(path) for path in others])
 
 
-def _remove(locked: Path, others: Sequence[Path]) -> None:
-    """Wait until nobody holds the lock in a folder; remove it and the others."""
+def remove_unlocked(locked: Path, others: Sequence[Path]) -> None:
+    """Wait until nobody holds the lock in a folder; remove it and the others. Raises OSError where it is gone."""
     with hold_lock(locked / "lock"):
         sweep_orphans()  # the supervisor may have been killed too
         for path in (*others, locked):

@@ -1,7 +1,7 @@
 """One of the further nodes of a probe: it prepares the variant, runs its share of the ranks, and tells what they record.
 
 It knows nothing of Ray. Its locks and folders are given back when it ends; if its process dies, its supervisor ends the
-program and removes them, as for any probe.
+program and its guard removes the folders, as for any probe.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import re
@@ -92,19 +93,24 @@ def make_folder(path: Path) -> Path:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder whatever the modes in it are; symlinks are removed, never followed."""
+    """Remove a folder whatever the modes in it are; symlinks are removed, never followed. One that is not there is no error.
+
+    Modes of what lies around it are left alone: its parent may be `/tmp`.
+    """
     if path.is_symlink() or path.is_file():
         path.unlink()
         return
+    retry = functools.partial(_make_writable_and_retry, path)
     if sys.version_info >= (3, 12):
-        shutil.rmtree(path, onexc=_make_writable_and_retry)
+        shutil.rmtree(path, onexc=retry)
     else:
-        shutil.rmtree(path, onerror=_make_writable_and_retry)
+        shutil.rmtree(path, onerror=retry)
 
 
-def _make_writable_and_retry(function: Callable[..., object], path: str, _info: object) -> None:
+def _make_writable_and_retry(root: Path, function: Callable[..., object], path: str, _info: object) -> None:
     with contextlib.suppress(OSError):
-        Path(path).parent.chmod(stat.S_IRWXU)
+        if Path(path) != root:
+            Path(path).parent.chmod(stat.S_IRWXU)
         if not Path(path).is_symlink():
             Path(path).chmod(stat.S_IRWXU)
         if function in (os.scandir, os.open, os.listdir):

@@ -59,6 +59,8 @@ def take_private_folder(home: NodeHome, job_id: str) -> Iterator[PrivateFolder]:
     try:
         tmp = _tmp_of(base)
         _make_own(tmp)
+        if not tmp.is_relative_to(base):
+            _guard.tell(base, tmp, is_made=True)
         yield PrivateFolder(base, tmp, lock.fd)
     finally:
         _remove(base)
@@ -73,16 +75,15 @@ class _Guard:
         self._process: subprocess.Popen[bytes] | None = None
         self._of_pid = 0
 
-    def tell(self, base: Path, *, is_made: bool) -> None:
-        """Tell of a folder. Without a guard the next probe removes what is left."""
+    def tell(self, *folders: Path, is_made: bool) -> None:
+        """Tell of the folders of a probe, the one with the lock first. Without a guard the next probe removes what is left."""
         with contextlib.suppress(OSError):
             if self._process is None or self._of_pid != os.getpid() or self._process.poll() is not None:
                 if not is_made:
                     return
                 self._process, self._of_pid = _start_guard(), os.getpid()
             assert self._process.stdin is not None
-            paths = [str(path) for path in dict.fromkeys((base, _tmp_of(base)))]
-            self._process.stdin.write(json.dumps([is_made, paths]).encode() + b"\n")
+            self._process.stdin.write(json.dumps([is_made, [str(path) for path in folders]]).encode() + b"\n")
             self._process.stdin.flush()
 
 

@@ -65,6 +65,8 @@ _RULES: tuple[Rule, ...] = (
     costs.find_data_waits,
     costs.find_slower,
 )
+_OF_CURVES: tuple[Rule, ...] = (gradients.find_exploding, gradients.find_vanishing, curves.find_plateau)
+"""Those that another machine's curves can tell, be they averaged or written at few steps."""
 _ALWAYS_TOLD = frozenset({"nan_loss", "nan_gradient", "nan_parameter", "imported_from_outside", "environment_mismatch"})
 _HANGS = frozenset({"hang_in_init", "hang_in_first_collective", "hang", "hang_at_end"})
 _OF_THE_SEED = frozenset({"data_changed", "lr_differs", "missing_samples", "too_good", "too_smooth", "bad_evaluation"})
@@ -77,7 +79,12 @@ _ORDER = {name: place for place, name in enumerate(SYMPTOMS)}
 
 
 def triage(
-    run: ProbeResult, *, baseline: ProbeResult | None = None, replicates: Sequence[Fingerprint] = (), asked: Asked
+    run: ProbeResult,
+    *,
+    baseline: ProbeResult | None = None,
+    replicates: Sequence[Fingerprint] = (),
+    recorded: ProbeResult | None = None,
+    asked: Asked,
 ) -> Triage:
     """Return what is wrong with a run, the most telling finding first; nothing for a healthy one.
 
@@ -85,6 +92,8 @@ def triage(
         run: the run in question.
         baseline: a healthy run of the same seed, number of ranks and steps; a failed one is not compared with.
         replicates: healthy runs of the baseline's variant with other seeds: how widely numbers spread.
+        recorded: a healthy run of another machine, of which loss, gradient norm and rates are known at some steps: the run is
+            looked at as without a baseline, and what its curves tell beside these is added.
         asked: how the run was meant to be.
     """
     has_base = baseline is not None and baseline.fingerprint.ending.is_healthy
@@ -101,6 +110,10 @@ def triage(
         ]
     if not asked.is_same_seed:
         findings = [item for item in findings if not (item.needs_baseline and item.symptom in _OF_THE_SEED)]
+    if recorded is not None:
+        beside, known = Look(look.run, RunView.of(recorded), (), asked), {finding.symptom for finding in findings}
+        told = [finding for rule in _OF_CURVES for finding in rule(beside) if finding.needs_baseline]
+        findings = [*findings, *(finding for finding in told if finding.symptom not in known)]
     findings = _in_order(look, findings)
     return Triage(tuple(findings), _second_run(look, findings))
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bisect_train_workers.sources.json_files import read_json
-from bisect_train_workers.sources.points import Points, keys_of, load_json, look_up, step_of, text_of_number
+from bisect_train_workers.sources.points import Points, keys_of, load_json, look_up, number_of, step_of, text_of_number
 from bisect_train_workers.sources.protobuf import integer_of, parts_of, text_of
 
 _IDENT = b":W&B"
@@ -79,6 +79,32 @@ def _take_history(history: bytes, key: str, step_key: str, points: Points) -> No
         counted = parts_of(history, 2)
         step = integer_of(counted[-1], 1) if counted else None
     points.add_text(text, step)
+
+
+def read_rows(data: bytes) -> Iterator[dict[str, float]]:
+    """Yield the numbers of each call that logged some, by key (parts of nested ones with dots), and its count as `_step`."""
+    for record in records_of(data):
+        try:
+            for history in parts_of(record, HISTORY):
+                row: dict[str, float] = {}
+                for item in parts_of(history, 1):
+                    text = text_of(item, 16)
+                    if len(text) <= _SHORT:
+                        _take_numbers(row, item_name(item), load_json(text))
+                counted = parts_of(history, 2)
+                if "_step" not in row and counted:
+                    row["_step"] = float(integer_of(counted[-1], 1) or 0)
+                yield row
+        except ValueError:  # a record of a version that writes something else
+            continue
+
+
+def _take_numbers(row: dict[str, float], name: str, value: Any, depth: int = 4) -> None:
+    if isinstance(value, dict) and depth:
+        for key, part in value.items():
+            _take_numbers(row, f"{name}.{key}", part, depth - 1)
+    elif (text := text_of_number(value)) is not None and (number := number_of(text)) is not None:
+        row[name] = number
 
 
 def _value_at(items: dict[str, str], key: str) -> Any:

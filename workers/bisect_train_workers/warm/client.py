@@ -338,19 +338,22 @@ def _state_of(folder: Path) -> dict[str, Any]:
 
 def _make_room(parent: Path, own: Path) -> None:
     """Have the server that was used least lately end where there are as many as may be; folders of dead ones are removed."""
-    others: list[tuple[bool, float, Path]] = []
+    listening: list[tuple[bool, float, Path]] = []
+    num_starting = 0
     for folder in parent.iterdir():
         if folder == own:
             continue
         lock = try_lock(folder / "lock")
-        if lock is None:
+        if lock is not None:
+            try:
+                remove_folder(folder)
+            finally:
+                lock.release()
+        elif (folder / "socket").exists():
             with contextlib.suppress(OSError):
                 is_of_search = folder.name.endswith("-0")  # a search runs seed index 0, so that one is the last to go
-                others.append((is_of_search, (folder / "state").stat().st_mtime, folder))
-            continue
-        try:
-            remove_folder(folder)
-        finally:
-            lock.release()
-    if len(others) >= MAX_SERVERS:
-        (min(others)[2] / "socket").unlink(missing_ok=True)  # it ends once it sees that; programs that it forked go on
+                listening.append((is_of_search, (folder / "state").stat().st_mtime, folder))
+        elif not (folder / "state").exists():  # else it has been told to go
+            num_starting += 1
+    if listening and len(listening) + num_starting >= MAX_SERVERS:
+        (min(listening)[2] / "socket").unlink(missing_ok=True)  # it ends once it sees that; programs that it forked go on

@@ -10,6 +10,7 @@ folder is gone.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -35,9 +36,13 @@ def preload(names: list[str]) -> str:
     """Import modules; return why programs must not be forked from here afterwards, "" if they may."""
     import importlib
 
+    is_enabled = gc.isenabled()
+    gc.disable()  # an import makes little garbage, and takes a quarter longer where it is looked for
     for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    if is_enabled:
+        gc.enable()
     torch = sys.modules.get("torch")
     if torch is None:
         return "torch cannot be imported"
@@ -47,14 +52,35 @@ def preload(names: list[str]) -> str:
     return f"an import started {num_threads - 1} threads" if num_threads > 1 else ""
 
 
-def wait_for(folder: str, *, own: str, coordinator: list[int] | None) -> None:
-    """Wait until the server of a folder listens or has failed; not for one that is slow, nor where any of the three is gone."""
+def wait_for(folder: str, *, own: str, coordinator: list[int] | None) -> str | None:
+    """Wait until the server of a folder listens or has failed, at most `WAIT_S`, and no longer than it lives.
+
+    Returns:
+        Why no program can be forked, as that one found out, "" where it could; None where there is no reason to start.
+    """
     deadline = time.monotonic() + WAIT_S
-    state = os.path.join(folder, "state")
-    while os.path.isdir(folder) and os.path.isdir(own) and not os.path.exists(state):
-        if time.monotonic() > deadline or is_gone(coordinator):
-            return
+    while os.path.isdir(own) and not is_gone(coordinator):
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, "state"), encoding="utf-8") as file:
+            return str(json.load(file).get("trouble", ""))
+        if time.monotonic() > deadline or not _is_held(os.path.join(folder, "lock")):
+            return ""
         time.sleep(0.03)
+    return None
+
+
+def _is_held(lock: str) -> bool:
+    """Return whether a server holds the lock of its folder."""
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -249,18 +275,15 @@ def _become_subreaper() -> None:
 def main() -> None:
     """Preload, tell whether that went well, and serve."""
     orders = json.loads(sys.stdin.buffer.read())
-    if orders["after"]:
-        wait_for(orders["after"], own=orders["folder"], coordinator=orders["coordinator"])
-        if is_gone(orders["coordinator"]):
-            return
-    gc.disable()  # an import makes little garbage, and takes a quarter longer where it is looked for
-    trouble = preload(orders["preload"])
+    said = wait_for(orders["after"], own=orders["folder"], coordinator=orders["coordinator"]) if orders["after"] else ""
+    if said is None:
+        return
+    trouble = said or preload(orders["preload"])
     if trouble:
         _tell(orders["folder"], trouble)
         return
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.freeze()
-    gc.enable()
     server = Server(orders["folder"], orders["coordinator"], orders["package_folder"], orders["lock_fd"])
     _tell(orders["folder"], "")
     server.open()
