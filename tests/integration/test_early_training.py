@@ -129,7 +129,7 @@ def _rules_of(fingerprint_steps: dict[int, str], *, num_ranks: int) -> EarlyRule
     return EarlyRules("loss", num_ranks, steps, bits)
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=pytest.mark.scenario)])
 def test_running_program_is_ended_as_soon_as_its_bits_are_enough(tmp_path: Path, num_ranks: int) -> None:
     """The rule comes from a whole short run; the same program with longer pauses is stopped long before its end."""
     group = "import os, torch.distributed as d\nif int(os.environ.get('WORLD_SIZE', '1')) > 1: d.init_process_group('gloo')\n"

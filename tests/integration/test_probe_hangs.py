@@ -68,7 +68,7 @@ def test_rank_that_waits_for_one_that_never_started_hangs_in_init(tmp_path: Path
     assert any("init_process_group" in text for _, text in result.stacks)
 
 
-@pytest.mark.slow
+@pytest.mark.scenario
 def test_hang_in_the_last_barrier_shows_where_each_rank_waits(tmp_path: Path) -> None:
     command = ("python", "train.py", "{out}")
     result = run_torch(tmp_path, programs.LAST_BARRIER, limit_s=45.0, command=command, ranks=2, steps=None)

@@ -210,7 +210,7 @@ def test_torch_training_that_forgets_something_differs_right_after_the_restart(t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [(2, 1), (1, 2)])
+@pytest.mark.parametrize("ranks", [pytest.param((2, 1), marks=pytest.mark.scenario), (1, 2)])
 def test_torch_training_goes_on_with_another_number_of_ranks(tmp_path: Path, ranks: tuple[int, int]) -> None:
     before, after = ranks
     job = restart_job(tmp_path, resuming_program(dropout=0.0), steps=9, ranks=before, to=after)

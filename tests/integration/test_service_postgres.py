@@ -39,6 +39,7 @@ def check_answer(events: Sequence[dict[str, Any]], report: dict[str, Any], culpr
     assert report["status"] == "isolated" and report["culprits"][0]["changes"][0]["id"] == culprit
 
 
+@pytest.mark.scenario
 def test_second_service_takes_over_from_one_that_is_killed_and_neither_runs_what_the_other_runs(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:

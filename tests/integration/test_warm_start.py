@@ -322,7 +322,9 @@ def test_server_behind_another_one_waits_for_it_and_no_longer_than_it_lives(tmp_
     lock.release()
 
 
-@pytest.mark.parametrize("is_fresh", [True, False], ids=["beside a fresh process", "with a fork"])
+@pytest.mark.parametrize(
+    "is_fresh", [True, pytest.param(False, marks=pytest.mark.scenario)], ids=["beside a fresh process", "with a fork"]
+)
 def test_processes_of_seeds_that_come_soon_are_begun_one_after_the_other(tmp_path: Path, is_fresh: bool) -> None:
     home, job = tmp_path / "node", job_of(tmp_path / "a", STEP)
     assert run(dataclasses.replace(job, seeds_ahead=(1, 2), is_fresh=is_fresh), home).is_warm is not is_fresh

@@ -73,6 +73,7 @@ def test_nodes_that_cannot_be_used_are_told_and_left_out_while_there_are_others(
         executor.close()
 
 
+@pytest.mark.scenario
 def test_bisection_on_four_nodes_survives_a_dead_one_and_uses_a_new_one(tmp_path: Path, nodes: RayNodes) -> None:
     repo = UserRepo.create(tmp_path / "repo")
     commits = [
