@@ -9,6 +9,7 @@ removed the folder, a supervisor or the worker's own way out, could be gone befo
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import signal
 import sys
@@ -27,6 +28,7 @@ def main() -> None:
     """Follow what the worker tells; once it is gone, wait for the supervisors of what is left, and remove that."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    importlib.import_module("psutil")  # which is used at the end, when the folder that it lies in may be gone
     left: dict[str, Sequence[str]] = {}
     for line in sys.stdin.buffer:
         is_made, paths = json.loads(line)
