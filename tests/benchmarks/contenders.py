@@ -21,6 +21,7 @@ from tests.benchmarks.peers import FOLDER_VARIABLE, find_peer
 from tests.benchmarks.scenarios_to_bisect import HOOK, Scenario, Script
 from tests.support.git_repos import git
 
+Limit = tuple[float, int]
 JUDGED_RUN = Path(__file__).with_name("judged_run.py")
 
 
@@ -70,36 +71,39 @@ class Bench:
         self.scenario, self.folder = scenario, folder
         folder.mkdir()
         self._steps, self._runs = folder / "steps", folder / "runs"
-        self._thresholds = scenario.thresholds
+        given = scenario.thresholds
+        self._thresholds: tuple[Limit, Limit] | None = ((given[0], 1), (given[1], 1)) if given is not None else None
 
     def _env_of(self, script: Script) -> dict[str, str]:
         env = {"STEP_LOG": str(self._steps), "STOP_AFTER": str(script.stop_after)}
         return env if self.scenario.has_own_count else {**env, "PYTHONPATH": str(HOOK)}
 
-    def threshold(self, script: Script) -> float:
-        """Return the metric halfway between the ends; measured once, and not counted."""
+    def threshold(self, script: Script) -> Limit:
+        """Return the metric halfway between the ends, and 1 if the bad end lies above it, else -1; measured once."""
         scripts = (self.scenario.full, self.scenario.short)
         if self._thresholds is None:
             self._thresholds = (self._halfway(scripts[0]), self._halfway(scripts[1]))
         return self._thresholds[scripts.index(script)]
 
-    def _halfway(self, script: Script) -> float:
+    def _halfway(self, script: Script) -> Limit:
         clone, values = clone_of(self.scenario, self.folder / "ends"), []
         for commit in (self.scenario.good, self.scenario.bad):
             git(clone, "checkout", "-q", "--detach", commit)
             env = environment(**self._env_of(script))
             done = subprocess.run(script.command, cwd=clone, env=env, capture_output=True, text=True, check=True)
             values.append(float(re.findall(self.scenario.pattern, done.stdout)[-1]))
-        assert values[0] < values[1], values
-        return sum(values) / 2
+        assert values[0] != values[1], values
+        return sum(values) / 2, 1 if values[0] < values[1] else -1
 
     def _judging(self, script: Script) -> list[str]:
         """Return the command that trains and judges, as `git bisect run` takes it; the counters start anew."""
+        threshold, sign = self.threshold(script)
         told = {
             "command": script.command,
             "env": self._env_of(script),
             "pattern": self.scenario.pattern,
-            "threshold": self.threshold(script),
+            "threshold": threshold,
+            "sign": sign,
             "runs": str(self._runs),
         }
         path = self.folder / "judged.json"

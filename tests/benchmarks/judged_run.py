@@ -1,7 +1,8 @@
 """The script that `git bisect run` and git-bayesect call: it trains in the current folder and judges by the last metric.
 
-argv[1] is a JSON file: command, env, pattern (a regular expression whose last match is the metric), threshold (bad above it),
-runs (a file that gets a line a run). Where the program ends otherwise than with 0 the status is 125, git's word for untestable.
+argv[1] is a JSON file: command, env, pattern (a regular expression whose last match is the metric), threshold (bad above it,
+or below it where `sign` is -1), runs (a file that gets a line a run). Where the program ends otherwise than with 0 the status
+is 125, git's word for untestable.
 Standard library only.
 """
 
@@ -22,7 +23,7 @@ def main() -> int:
         file.write(f"{found[-1] if found else 'nothing'}\n")
     if done.returncode != 0 or not found:
         return 125
-    return int(float(found[-1]) > told["threshold"])
+    return int(told["sign"] * (float(found[-1]) - told["threshold"]) > 0.0)
 
 
 if __name__ == "__main__":

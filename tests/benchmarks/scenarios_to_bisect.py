@@ -112,32 +112,36 @@ def make_demo(folder: Path) -> Scenario:
 _GPT = (
     *("--device=cpu", "--compile=False", "--dtype=float32", "--dataset=shakespeare_char", "--n_layer=2", "--n_head=2"),
     *("--n_embd=64", "--block_size=64", "--batch_size=8", "--warmup_iters=2", "--eval_iters=20", "--log_interval=1"),
-    "--dropout=0.2",
 )
 _NUM_GPT_STEPS = (100, 8)  # of the full and of the short script
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One of nanoGPT's regressions: a good commit, the one that repaired it, the culprits, and what shows it."""
+    """One of nanoGPT's regressions: the ends, the culprits, what shows it, what program and bisect-train are told besides."""
 
     what: str
     good: str
-    repaired: str
+    bad: str
     culprits: tuple[str, ...]
     pattern: str
+    dropout: float = 0.2
     metric: str = ""
+    asked: tuple[str, ...] = ()
 
 
 _ROWS = (
-    _Row("nanoGPT 1, tied weights", "a855d316", "43b37fd5", ("7c828855",), r"iter \d+: loss ([0-9.naninf]+)"),
+    _Row("nanoGPT 1, tied weights", "a855d316", "43b37fd5^", ("7c828855",), r"iter \d+: loss ([0-9.naninf]+)"),
     _Row(
         what="nanoGPT 2, dropout while evaluating",
-        good="e170e408",
-        repaired="7399dfe3",
+        # of the range that has it, those commits that train in the same way otherwise; it changes numbers, and makes none worse
+        good="ae3a8d5f",
+        bad="21f9bff7",
         culprits=("6170531b", "0d8fbd11"),  # the commit, and the merge on the main line
         pattern=r"step 0: train loss [0-9.]+, val loss ([0-9.naninf]+)",
+        dropout=0.5,
         metric="val",
+        asked=("--criterion", "exact"),
     ),
 )
 
@@ -148,12 +152,13 @@ def make_nanogpt(folder: Path, source: Path, row_idx: int) -> Scenario:
     repo = folder / "nanogpt"
     if not repo.exists():
         git(folder, "clone", "-q", str(source), str(repo))
-    good, bad, *culprits = (git(repo, "rev-parse", name) for name in (row.good, f"{row.repaired}^", *row.culprits))
+    good, bad, *culprits = (git(repo, "rev-parse", name) for name in (row.good, row.bad, *row.culprits))
     files = write_gpt_data(folder / "gpt-data")
     num = int(git(repo, "rev-list", "--count", "--first-parent", f"{good}..{bad}"))
     lengths = ("max_iters", "lr_decay_iters", "eval_interval")
     scripts = [
-        Script((sys.executable, "train.py", *_GPT, *(f"--{name}={steps}" for name in lengths))) for steps in _NUM_GPT_STEPS
+        Script((sys.executable, "train.py", *_GPT, f"--dropout={row.dropout}", *(f"--{name}={steps}" for name in lengths)))
+        for steps in _NUM_GPT_STEPS
     ]
     recipe = folder / f"gpt-{row_idx}.yaml"
     recipe.write_text(_recipe(row, scripts[0] if not row.metric else scripts[1], files))
@@ -168,7 +173,7 @@ def make_nanogpt(folder: Path, source: Path, row_idx: int) -> Scenario:
         short=scripts[1],
         pattern=row.pattern,
         thresholds=None,
-        asked=("--recipe", str(recipe), "--no-descend"),
+        asked=("--recipe", str(recipe), "--no-descend", *row.asked),
         files=files,
     )
 
