@@ -125,7 +125,7 @@ class _Row:
     bad: str
     culprits: tuple[str, ...]
     pattern: str
-    dropout: float = 0.2
+    told: tuple[str, ...] = ("--dropout=0.2",)
     metric: str = ""
     asked: tuple[str, ...] = ()
 
@@ -136,10 +136,10 @@ _ROWS = (
         what="nanoGPT 2, dropout while evaluating",
         # of the range that has it, those commits that train in the same way otherwise; it changes numbers, and makes none worse
         good="ae3a8d5f",
-        bad="21f9bff7",
+        bad="7840a668",
         culprits=("6170531b", "0d8fbd11"),  # the commit, and the merge on the main line
         pattern=r"step 0: train loss [0-9.]+, val loss ([0-9.naninf]+)",
-        dropout=0.5,
+        told=("--dropout=0.5", "--gradient_accumulation_steps=1"),
         metric="val",
         asked=("--criterion", "exact"),
     ),
@@ -157,7 +157,7 @@ def make_nanogpt(folder: Path, source: Path, row_idx: int) -> Scenario:
     num = int(git(repo, "rev-list", "--count", "--first-parent", f"{good}..{bad}"))
     lengths = ("max_iters", "lr_decay_iters", "eval_interval")
     scripts = [
-        Script((sys.executable, "train.py", *_GPT, f"--dropout={row.dropout}", *(f"--{name}={steps}" for name in lengths)))
+        Script((sys.executable, "train.py", *_GPT, *row.told, *(f"--{name}={steps}" for name in lengths)))
         for steps in _NUM_GPT_STEPS
     ]
     recipe = folder / f"gpt-{row_idx}.yaml"
