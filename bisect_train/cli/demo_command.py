@@ -50,7 +50,7 @@ def command(folder: Path | None, **values: Any) -> int:
             f"bisect-train run --good {example.good[:8]} --bad {example.bad[:8]} --steps {STEPS} -- {' '.join(example.command)}"
         )
         click.echo(f"same as: cd {place} && {shown}", err=True)
-    asked = Asked(command=example.command, repo=place, steps=STEPS)
+    asked = Asked(command=example.command, repo=place, steps=STEPS, warm=True, early=True)  # as `run` does
     with open_desk() as desk:
         repository = Repository.open(place, home=desk.home)
         commits = range_of(repository, (example.good,), example.bad, asked)

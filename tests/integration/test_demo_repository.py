@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,8 @@ from typing import TypeAlias
 import pytest
 import yaml
 
+from bisect_train.cli import demo_command, run_command
+from bisect_train.core.question import Question
 from bisect_train.demo import DemoRepo, build, write_check_configs
 
 # Change these on purpose only: recorded bisections and documentation name them.
@@ -157,3 +160,23 @@ def test_check_configs_differ_in_eight_keys_each(demo: DemoRepo, tmp_path: Path)
         assert base.keys() == other.keys()
         assert sum(base[key] != other[key] for key in base) == 8
     assert base[configs.harmful_key] != harmful[configs.harmful_key]
+
+
+def test_demo_asks_what_the_command_that_it_prints_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions: list[Question] = []
+
+    def note(desk: object, question: Question, *args: object, **more: object) -> int:
+        questions.append(question)
+        return 0
+
+    for module in (demo_command, run_command):
+        monkeypatch.setattr(module, "start_bisection", note)
+    monkeypatch.setenv("BISECT_TRAIN_HOME", str(tmp_path / "home"))
+    demo_command.command.main(["--dir", str(tmp_path / "charlm")], standalone_mode=False)
+    (said,) = re.findall(r"same as: cd (\S+) && bisect-train run (.*)", capsys.readouterr().err)
+    monkeypatch.chdir(said[0])
+    run_command.command.main(shlex.split(said[1]), standalone_mode=False)
+    of_demo, of_run = questions
+    assert of_demo.settings.warm and of_demo == of_run
