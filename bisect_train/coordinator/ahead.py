@@ -21,12 +21,12 @@ def seeds_ahead(plan: Plan, seed_idx: int) -> tuple[int, ...]:
     """Return the seed indices that come soon beside `seed_idx`, soonest first, at most `MAX_AHEAD`.
 
     They are those that the plan wants; before it knows whether the ends repeat themselves, those of the first look at them;
-    and behind a search the first seed of its proof.
+    and from the last seed of that look on the first seed of the proof: a search may take less time than its process to start.
     """
     wanted = [request.seed_idx for request in plan.wanted]
     if plan.phase is Phase.ENDS and seed_idx == 0:
         wanted += range(FIRST_LOOK)
-    elif plan.phase is Phase.SEARCH:
+    elif plan.phase is Phase.SEARCH or (plan.phase is Phase.ENDS and seed_idx == FIRST_LOOK - 1):
         wanted.append(SEEDS_PER_ATTEMPT)
     return tuple(dict.fromkeys(idx for idx in wanted if idx != seed_idx))[:MAX_AHEAD]
 
