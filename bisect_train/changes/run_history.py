@@ -35,7 +35,7 @@ class RunHistory:
         path: the run as it was named.
         curves: by the recorder's name (`loss`, `grad_norm`, `lr`) the values by 0-based step, those that are written.
         names: by the recorder's name what the run calls it.
-        counts_steps: whether its numbers are known to be training steps; else they may be logging calls.
+        counts_steps: whether its numbers are known to be training steps; else they may be logging calls, or epochs.
     """
 
     path: str
@@ -60,7 +60,7 @@ def history_of_folder(named: str) -> RunHistory:
     Raises:
         InputError: it is none, or has none.
     """
-    folder = _expanded(named)
+    folder = expand(named)
     for place in (folder, folder.parent) if folder.name == "files" else (folder,):
         if (record := find_record_file(place)) is not None:
             return history_of_rows(named, read_rows(_read(record)))
@@ -81,7 +81,7 @@ def history_of_rows(path: str, rows: Iterable[Mapping[str, object]]) -> RunHisto
     names = list(dict.fromkeys(name for row in kept for name in row))
     own = [name for name in names if name != CALLS and name.rpartition("/")[2] in STEP_NAMES]
     counts = [row[CALLS] for row in kept if CALLS in row]
-    are_given = any(after - before != 1 for before, after in pairwise(counts))  # calls are counted without gaps
+    are_given = _has_gaps(counts)
 
     def read(name: str, counter: str) -> Series | None:
         """Return a metric by a counter, None where some of its rows lack that, or it does not grow."""
@@ -108,7 +108,7 @@ def _of_mlflow(path: str, metrics: Path) -> RunHistory:
         points = read_metric_file(_read(files[name]), is_whole=True)
         series = list(zip(points.known_steps(), points.values, strict=False))
         if series and _grows(series):
-            found[ours] = (name, series, True)
+            found[ours] = (name, series, _has_gaps([step for step, _ in series]))
     return _make(path, found, list(files))
 
 
@@ -116,6 +116,11 @@ def _candidates(names: Iterable[str]) -> list[tuple[str, str]]:
     """Return (the recorder's name, name) of what the recorder sees, too."""
     known = list(names)
     return [(ours, name) for ours in SAME_AS for name in known if recorded_name(name) == ours]
+
+
+def _has_gaps(counts: Sequence[float]) -> bool:
+    """Return whether numbers are no plain count: logging calls and epochs, of many steps each, are counted without gaps."""
+    return any(after - before != 1 for before, after in pairwise(counts))
 
 
 def _grows(series: Series) -> bool:
@@ -149,7 +154,8 @@ def _number(value: object) -> float | None:
     return None
 
 
-def _expanded(named: str) -> Path:
+def expand(named: str) -> Path:
+    """Return a path as it was named, `~` filled in."""
     with contextlib.suppress(RuntimeError):  # `~` of somebody who is not there
         return Path(named).expanduser()
     return Path(named)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bisect_train.changes.repository import Repository
-from bisect_train.changes.run_history import RunHistory
+from bisect_train.changes.run_history import RunHistory, expand
 from bisect_train.cli.desk import Desk
 from bisect_train.cli.recorded_runs import WANDB, read_recorded_history
 from bisect_train.cli.singles import OneEnd, run_ends
@@ -100,7 +98,7 @@ def _ask_baseline(
         try:
             return desk.store.find_probe(named).result, []
         except InputError:
-            if Path(os.path.expanduser(named)).is_dir():  # noqa: PTH111 - which leaves `~` of nobody as it is
+            if expand(named).is_dir():
                 return read_recorded_history(named), []
             raise InputError(
                 f"--baseline {named!r} is no revision, no probe and no folder of a recorded run",

@@ -1,8 +1,8 @@
-"""A run beside the curves of a recorded one: another machine, maybe another seed, so nothing of it is a verdict."""
+"""A run beside the curves of a recorded one: another machine, maybe another seed, so little is told from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -20,14 +20,14 @@ NUM_ROWS = 5
 
 def render_beside(history: RunHistory, run: ProbeResult) -> RenderableType:
     """Return what the recorded run is, and both runs' numbers at a few of the steps that both have."""
-    names = ", ".join(f"{name}" if name == ours else f"{name} ({ours})" for ours, name in history.names.items())
+    names = ", ".join(name if name == ours else f"{name} ({ours})" for ours, name in history.names.items())
     num_steps = len(set().union(*history.curves.values()))
     if history.counts_steps:
         said = (
             "It ran elsewhere, maybe with another seed: a flat loss, and gradients that vanish or explode beside it, are told."
         )
     else:
-        said = "Its numbers may be logging calls of several training steps each, so that nothing is told from them."
+        said = "Its numbers may be logging calls or epochs, of several training steps each: nothing is told from them."
     head = Text(f"baseline {history.path}: {names} of {say_count(num_steps, 'step')}. {said}")
     mine = curves_of_run(run)
     shared = sorted(set().union(*((mine.get(ours, {}).keys() & curve.keys()) for ours, curve in history.curves.items())))
@@ -49,10 +49,10 @@ def _table(history: RunHistory, mine: Mapping[str, Curve], steps: list[int]) -> 
         table.add_column(f"{ours} here", justify="right")
         table.add_column("there", justify="right")
     for step in steps:
-        cells = [_cell(curve)(step) for ours, theirs in history.curves.items() for curve in (mine.get(ours, {}), theirs)]
+        cells = [_cell(curve, step) for ours, theirs in history.curves.items() for curve in (mine.get(ours, {}), theirs)]
         table.add_row(str(step), *cells)
     return table
 
 
-def _cell(curve: Curve) -> Callable[[int], str]:
-    return lambda step: say_number(curve[step]) if step in curve else "-"
+def _cell(curve: Curve, step: int) -> str:
+    return say_number(curve[step]) if step in curve else "-"

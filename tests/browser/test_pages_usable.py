@@ -15,7 +15,7 @@ from tests.support.page_lab import PageLab, make_app, serving
 from tests.support.page_samples import PairLab, RankLab
 from tests.support.simulated_bisection import Lab, limits
 
-LOOKS = [("light", WIDE), ("dark", PHONE)]
+LOOKS = [("light", WIDE), ("dark", WIDE), ("light", PHONE)]
 
 
 @dataclass(frozen=True)

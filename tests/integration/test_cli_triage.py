@@ -291,7 +291,7 @@ def test_probe_against_a_recorded_run_is_held_against_its_curves_only(
     (run / "metrics" / "loss").write_text("".join(f"1700000000 {5.0 - step} {step + 500}\n" for step in range(3)))
     server.run = {"ada/nano/ab12": types.SimpleNamespace(scan_history=lambda: iter(calls))}.__getitem__  # type: ignore[attr-defined]
     said = " ".join(triaged.succeed(*args, "wandb:ada/nano/ab12", *TRAINING).split())
-    assert "may be logging calls of several training steps each" in said and "plateau" not in said
+    assert "may be logging calls or epochs, of several training steps each" in said and "plateau" not in said
     assert "no step in common" in " ".join(triaged.succeed(*args, str(run), *TRAINING).split())
     assert len(triaged.lab.ran) == 3, "what is refused runs nothing, and a recorded run is not run"
 

@@ -144,7 +144,7 @@ def test_a_climb_that_is_killed_after_any_event_goes_on_to_the_same_answer(tmp_p
     name, whole = climb(lab, store, question, executor=lab.executor(partial(script_of, lab, 16), slots=2))
     num_events = len(store.events(name))
     assert any(event.kind == RUNG_TAKEN for event in store.events(name))
-    for num in range(1, num_events, 7):
+    for num in range(1, num_events, 3):
         copy = store_at(store, name, num)
         executor = lab.executor(partial(script_of, lab, 16), slots=2)
         _, again = climb(lab, copy, question, name=name, executor=executor)

@@ -24,8 +24,6 @@ from bisect_train_workers.processes import SESSION_MARKER
 
 _SOCKET_ROOM = 60
 """Longest TMPDIR, in characters: python's multiprocessing adds about 35 and a socket's path ends at 107."""
-
-
 _GUARD = Path(__file__).resolve().parent / "folder_guard.py"
 
 
